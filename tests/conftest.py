@@ -1,0 +1,99 @@
+"""What every test gets: a state folder of its own, no sockets below the system tier, seeded dice, honest skips.
+
+pytest reads this first. In come the markers (pyproject.toml lists them) and the variables CI, GANGLINE_REQUIRE and
+HYPOTHESIS_PROFILE; out go skips, failures and the fixtures below.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests import capabilities
+
+# A machine that is busy must not fail a property: no deadline anywhere, counts are gated instead.
+_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("dev", deadline=None, print_blob=True, suppress_health_check=_SLOW)
+settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=True, database=None)
+settings.register_profile("deep", parent=settings.get_profile("dev"), max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+
+SOCKET_TIERS = frozenset({"system", "testbed", "cloud", "bench"})
+
+# Set for a whole run by its caller; every other GANGLINE_ variable is the caller's own affair and hidden from tests.
+_KEPT_VARIABLES = frozenset({"GANGLINE_DATA", "GANGLINE_REQUIRE"})
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a GANGLINE_REQUIRE that names what no probe knows, rather than never checking it."""
+    if unknown := sorted(capabilities.required() - capabilities.PROBES.keys()):
+        raise pytest.UsageError(f"GANGLINE_REQUIRE names unknown capabilities: {', '.join(unknown)}")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose `needs` are absent; fail it where GANGLINE_REQUIRE says that they must be there."""
+    needs = [name for mark in item.iter_markers("needs") for name in mark.args]
+    if decided := capabilities.verdict(needs, capabilities.required()):
+        action, reason = decided
+        if action == "fail":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def gangline_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the test its own GANGLINE_HOME and hide the caller's other GANGLINE_ variables. Returns the folder.
+
+    The name is one letter because Unix socket paths below it may have 107 bytes at most.
+    """
+    for name in [name for name in os.environ if name.startswith("GANGLINE_") and name not in _KEPT_VARIABLES]:
+        monkeypatch.delenv(name)
+    home = tmp_path / "h"
+    monkeypatch.setenv("GANGLINE_HOME", str(home))
+    return home
+
+
+class SocketRefused(RuntimeError):
+    """A test of a tier without sockets used one."""
+
+
+def _refuse(*_args: object, **_kwargs: object) -> NoReturn:
+    raise SocketRefused("this tier of test uses no socket: mark it `system` if it means to")
+
+
+def _local_only(name: str) -> Any:
+    original = getattr(socket.socket, name)
+
+    def guarded(self: socket.socket, *args: Any, **kwargs: Any) -> Any:
+        if self.family != socket.AF_UNIX:
+            _refuse()
+        return original(self, *args, **kwargs)
+
+    return guarded
+
+
+@pytest.fixture(autouse=True)
+def _sockets_off(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Refuse every socket that is not a Unix one (event loops need a pair of those), except in SOCKET_TIERS."""
+    if any(request.node.get_closest_marker(tier) for tier in SOCKET_TIERS):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("bind", "connect", "connect_ex", "sendto"):
+            patch.setattr(socket.socket, name, _local_only(name))
+        patch.setattr(socket, "getaddrinfo", _refuse)
+        yield
+
+
+@pytest.fixture
+def data_dir() -> Path:
+    """Return the folder of public data sets; use it with `@pytest.mark.needs("data")`."""
+    found = capabilities.data_dir()
+    assert found is not None, "mark the test needs('data')"
+    return found
