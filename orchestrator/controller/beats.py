@@ -1,0 +1,148 @@
+"""The hearts of the nodes: who was heard when, who waits for news, what each node should have.
+
+Comes in: syncs (on the event loop), desired states (from the core after each commit). Goes out: answers, held back
+while there is nothing to say. Called by: service (event loop), publish and timers (core thread).
+
+Shared between the two threads: `heard_us` and `_desired`, whose entries are replaced whole, never changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from orchestrator.controller.commands import SyncReply
+from orchestrator.controller.settings import Settings
+from orchestrator.model.clock import Clock
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.node import Contact
+from orchestrator.model.protocol import Desired, ReadRequest, SyncAnswer, SyncRequest
+
+
+class _Noted(NamedTuple):
+    """What the core knows of a node's journal; a sync that differs from it is news."""
+
+    boot_id: str
+    outbox: str
+    held: tuple[AttemptId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A node's desired attempts, and the revision that names them."""
+
+    revision: str
+    attempts: dict[AttemptId, Desired]
+
+
+_NOTHING = _Wanted("0", {})
+
+
+class Beats:
+    """One entry per node in each table; a node without one has not been heard or is wanted nothing of."""
+
+    def __init__(self, clock: Clock, settings: Settings) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._started_us = clock.monotonic_us()
+        self._heard_us: dict[str, int] = {}
+        self._noted: dict[str, _Noted] = {}
+        self._desired: dict[str, _Wanted] = {}
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._contacts: dict[str, Contact] = {}
+        self._closing = False
+
+    # --- the core's side ------------------------------------------------------------------------------------
+
+    def silent_us(self, node: str) -> int:
+        """Microseconds since the node was heard; the controller's own absence does not count."""
+        return self._clock.monotonic_us() - self._heard_us.get(node, self._started_us)
+
+    def set_desired(self, node: str, revision: str, attempts: dict[AttemptId, Desired]) -> None:
+        """What the node should have from now on."""
+        self._desired[node] = _Wanted(revision, attempts)
+
+    def desired(self, node: str) -> dict[AttemptId, Desired]:
+        """What it should have."""
+        return self._desired.get(node, _NOTHING).attempts
+
+    def set_contact(self, node: str, contact: Contact) -> None:
+        """What the ledger says of its contact."""
+        self._contacts[node] = contact
+
+    # --- the event loop's side ------------------------------------------------------------------------------
+
+    def heard(self, node: str) -> None:
+        """The node is there."""
+        self._heard_us[node] = self._clock.monotonic_us()
+
+    def has_news(self, request: SyncRequest) -> bool:
+        """Whether the core must see this beat."""
+        if request.events or request.facts is not None or request.inventory is not None:
+            return True
+        if self._contacts.get(request.node) is not Contact.OK:
+            return True
+        return self._noted.get(request.node) != _Noted(request.boot_id, request.outbox, request.held)
+
+    def noted(self, request: SyncRequest, reply: SyncReply) -> None:
+        """The core has seen it, and wants nothing more of it."""
+        if not (reply.want_facts or reply.want_inventory):
+            self._noted[request.node] = _Noted(request.boot_id, request.outbox, request.held)
+
+    def forget(self) -> None:
+        """Let the core look at every node's next beat again."""
+        self._noted = {}
+
+    async def idle(self, request: SyncRequest) -> None:
+        """Wait while there is nothing to say: at most what the node grants, and a poll's time."""
+        wanted = self._desired.get(request.node, _NOTHING)
+        if wanted.revision != request.seen or self._closing:
+            return
+        poll_s = self._settings.poll_s * random.uniform(2 / 3, 4 / 3)  # so that beats spread out
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiters = self._waiting.setdefault(request.node, [])
+        waiters.append(waiter)
+        try:
+            await asyncio.wait_for(waiter, min(request.wait_s, poll_s))
+        except TimeoutError:
+            pass
+        finally:
+            if waiter in waiters:
+                waiters.remove(waiter)
+
+    def wake(self, node: str) -> None:
+        """There is something to say to the node."""
+        for waiter in self._waiting.pop(node, ()):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def close(self) -> None:
+        """Answer everyone who waits; hold nobody any more."""
+        self._closing = True
+        for node in list(self._waiting):
+            self.wake(node)
+
+    def answer(
+        self, request: SyncRequest, reply: SyncReply | None, epoch: int, reads: Iterable[ReadRequest]
+    ) -> SyncAnswer:
+        """What the node should have, without the launches that it holds already."""
+        wanted = self._desired.get(request.node, _NOTHING)
+        held = dict.fromkeys(request.held)
+        desired = tuple(
+            replace(entry, launch=None) if attempt in held and entry.launch is not None else entry
+            for attempt, entry in wanted.attempts.items()
+        )
+        return SyncAnswer(
+            epoch=epoch,
+            acked=reply.acked if reply else 0,
+            revision=wanted.revision,
+            desired=desired,
+            lease_s=self._settings.lease_s,
+            poll_s=self._settings.poll_s,
+            want_facts=reply.want_facts if reply else False,
+            want_inventory=reply.want_inventory if reply else False,
+            reads=tuple(reads),
+        )

@@ -1,0 +1,189 @@
+"""What can be asked of the controller: one frozen type each, with what it answers.
+
+Comes in: values that api has read, checked and authorised (who may, is decided there). Goes out: the items of the
+inbox. Called by: api (makes them), intake (turns them into facts). `by` is `user:NAME` or `node:NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.ledger.state import State
+from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.job import JobSpec, Owner
+from orchestrator.model.node import NodeFacts
+from orchestrator.model.protocol import SyncRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """-> Submitted. Refused with a `never.*` code if it can never run; Conflict if `key` was used for another document.
+
+    `digest` is that of the document, to tell a repeat from another job under the same key.
+    """
+
+    spec: JobSpec
+    owner: Owner
+    by: str
+    key: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The job's id; `repeated` if the key had made it before."""
+
+    job: int
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CancelJob:
+    """-> None. Ends it: at once if it waits, else signal, grace, kill. `now` leaves out the grace."""
+
+    job: int
+    by: str
+    why: str = ""
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HoldJob:
+    """-> None. Conflict for a job with an attempt."""
+
+    job: int
+    by: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseJob:
+    """-> None. Conflict for a job that is not held."""
+
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueJob:
+    """-> None. Ends the attempt and lets the job wait again; Conflict if there is none."""
+
+    job: int
+    by: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyCluster:
+    """-> None. The wanted cluster from now on."""
+
+    spec: ClusterSpec
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class CordonNode:
+    """-> None. No new work on the node."""
+
+    node: str
+    by: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UncordonNode:
+    """-> None. Withdraws every mark but those that only the node itself can clear (unproved)."""
+
+    node: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateToken:
+    """-> None. The secret stays with the caller; the ledger gets its SHA-256 (hex)."""
+
+    id: str
+    sha256: str
+    role: str
+    name: str
+    by: str
+    expires_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeToken:
+    """-> None. NotFound for an unknown id."""
+
+    id: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinNode:
+    """-> None. A node of the wanted cluster gets its own token and, if `used` names one, its join token is spent."""
+
+    node: str
+    facts: NodeFacts
+    token_id: str
+    sha256: str
+    used: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """-> SyncReply. One beat of a node that has something to say."""
+
+    request: SyncRequest
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReply:
+    """What the answer needs beside the view: events up to here are in the ledger, and what is asked for."""
+
+    acked: int
+    want_facts: bool = False
+    want_inventory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """-> RecoverResult. Takes orphans back and lets starts go on. `without`: nodes that need not have told."""
+
+    by: str
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverResult:
+    """Attempts taken back, attempts left as orphans with the reason, nodes that were not waited for."""
+
+    recovered: tuple[str, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """-> whatever the function returns: a look at State between two cycles. It must change nothing and be quick."""
+
+    look: Callable[[State], Any]
+
+
+Command = (
+    Submit
+    | CancelJob
+    | HoldJob
+    | ReleaseJob
+    | RequeueJob
+    | ApplyCluster
+    | CordonNode
+    | UncordonNode
+    | CreateToken
+    | RevokeToken
+    | JoinNode
+    | Sync
+    | Recover
+    | Query
+)

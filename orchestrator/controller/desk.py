@@ -1,0 +1,40 @@
+"""What every handler on the core thread works with.
+
+Comes in: the writer (State, recording), settings, the clock, what agents were heard. Goes out: nothing. Called by: loop
+(makes one), intake, sync, timers, enact, recover, outcome (take it as their first argument).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from orchestrator.controller.beats import Beats
+from orchestrator.controller.settings import Settings
+from orchestrator.controller.writer import Writer
+from orchestrator.ledger.state import State
+from orchestrator.model.clock import Clock
+
+
+@dataclass(slots=True)
+class Desk:
+    """The core's tools. `told`: nodes that have sent an inventory to this controller; `acked`: by node, the highest
+    agent event that needs no repeating, whether it made a fact or not; `wants_inventory`: nodes to be asked for one."""
+
+    writer: Writer
+    clock: Clock
+    settings: Settings
+    beats: Beats
+    told: dict[str, bool] = field(default_factory=dict)
+    acked: dict[str, int] = field(default_factory=dict)
+    wants_inventory: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def state(self) -> State:
+        """The present state; another object after a reload."""
+        return self.writer.state
+
+    def touch_jobs_on(self, node: str) -> None:
+        """Jobs with a share on the node look different now, or should be told something else there."""
+        for job in self.state.jobs.values():
+            if job.attempt is not None and job.attempt.part(node) is not None:
+                self.writer.touched_jobs[job.id] = job

@@ -1,0 +1,234 @@
+"""People's commands into facts.
+
+Comes in: commands, one at a time, each seeing what those before it in the batch have done. Goes out: recorded facts and
+a result, or a GanglineError that says why not. Called by: loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.controller import commands, outcome, recover, sync
+from orchestrator.controller.desk import Desk
+from orchestrator.controller.digest import digest_of
+from orchestrator.ledger import events
+from orchestrator.ledger.records import Job, Node
+from orchestrator.model.attempt import EndCause, JobState
+from orchestrator.model.errors import Conflict, InputError, NotFound, Refused, Unavailable
+from orchestrator.model.node import Mark, MarkKind
+from orchestrator.model.reasons import Reason
+from orchestrator.scheduler import refuse
+
+
+def handle(desk: Desk, command: commands.Command) -> Any:
+    """The result of one command; GanglineError if it is refused."""
+    return HANDLERS[type(command)](desk, command)
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------
+
+
+def submit(desk: Desk, command: commands.Submit) -> commands.Submitted:
+    """A job in, unless it can never run, its queue is full, or its key has made one before."""
+    state = desk.state
+    known = state.keys.get(command.key) if command.key else None
+    if known is not None:
+        if known.digest == command.digest:
+            return commands.Submitted(known.job, repeated=True)
+        raise Conflict(
+            "submit.key-reused",
+            f"this Idempotency-Key has submitted another document, as job {known.job}",
+            "make a new key for a new job",
+        )
+    never = refuse.never(state, command.spec, command.owner.name)
+    if never is not None:
+        raise refused(never)
+    _check_waiting(desk, command)
+    job_id = state.next_job
+    body = events.JobSubmitted(job_id, command.spec, command.owner, command.key, command.digest)
+    desk.writer.job(job_id, body, command.by)
+    return commands.Submitted(job_id)
+
+
+def refused(why: Reason) -> Refused:
+    """A reason that waiting never takes away, as an error."""
+    return Refused(why.code, why.sentence(), why.action())
+
+
+def _check_waiting(desk: Desk, command: commands.Submit) -> None:
+    queue = desk.state.queue(command.spec.queue)
+    most = queue.limits.max_waiting_jobs if queue is not None else 0
+    if not most:
+        return
+    waiting = sum(
+        len(found.waiting) for key, found in desk.state.classes.items() if key.queue == command.spec.queue
+    )
+    if waiting >= most:
+        raise Unavailable(
+            "submit.queue-full",
+            f"queue {command.spec.queue} has {waiting} waiting job(s), and allows {most}",
+            "submit again when some have started",
+        )
+
+
+def cancel(desk: Desk, command: commands.CancelJob) -> None:
+    """Wanted gone: at once without an attempt, else by the job's own way to stop."""
+    job = _job(desk, command.job)
+    if job.cancel_why is None:
+        desk.writer.job(job.id, events.JobCancelRequested(job.id, command.why), command.by)
+    if job.attempt is None:
+        why = f"cancelled by {command.by}" + (f": {command.why}" if command.why else "")
+        desk.writer.job(job.id, events.JobEnded(job.id, JobState.CANCELLED, 0, why), command.by)
+        return
+    grace = 0 if command.now else job.spec.stop.grace_s
+    ending = job.attempt.ending
+    if ending is None or grace < ending.order.grace_s:
+        outcome.end_attempt(
+            desk, job, EndCause.CANCELLED, command.why or "cancelled", grace_s=grace, by=command.by
+        )
+
+
+def hold(desk: Desk, command: commands.HoldJob) -> None:
+    """It gets no attempt until it is released."""
+    job = _job(desk, command.job)
+    if job.state is JobState.HELD:
+        return
+    if job.attempt is not None:
+        raise Conflict(
+            "job.has-attempt",
+            f"job {job.id} is {job.state}",
+            "hold works on waiting jobs; `gangline requeue` ends the attempt and lets it wait again",
+        )
+    desk.writer.job(job.id, events.JobHeld(job.id, command.why or "held by a person"), command.by)
+
+
+def release(desk: Desk, command: commands.ReleaseJob) -> None:
+    """It waits again."""
+    job = _job(desk, command.job)
+    if job.state is not JobState.HELD:
+        raise Conflict("job.not-held", f"job {job.id} is {job.state}, not held")
+    desk.writer.job(job.id, events.JobReleased(job.id), command.by)
+
+
+def requeue(desk: Desk, command: commands.RequeueJob) -> None:
+    """Its attempt ends, and it waits again."""
+    job = _job(desk, command.job)
+    if job.attempt is None:
+        raise Conflict("job.no-attempt", f"job {job.id} is {job.state}: there is no attempt to requeue")
+    if job.attempt.ending is not None:
+        raise Conflict(
+            "job.ending", f"job {job.id} is ending already ({job.attempt.ending.cause})", "wait for its end"
+        )
+    outcome.end_attempt(desk, job, EndCause.REQUEUED, command.why or "requeued", by=command.by)
+
+
+def _job(desk: Desk, job_id: int) -> Job:
+    job = desk.state.jobs.get(job_id)
+    if job is not None:
+        return job
+    if 0 < job_id < desk.state.next_job:
+        raise Conflict("job.ended", f"job {job_id} has ended", f"`gangline job show {job_id}` tells how")
+    raise NotFound("job.not-found", f"there is no job {job_id}", "`gangline jobs -a` lists those there are")
+
+
+# --- the cluster and its nodes --------------------------------------------------------------------------------
+
+
+def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
+    """The wanted cluster. Nothing is recorded if it is the same one."""
+    digest = digest_of(command.spec)
+    if digest != desk.state.digest:
+        known = desk.state.cluster
+        if known is not None and known.name != command.spec.name:
+            raise Conflict(
+                "cluster.other-name",
+                f"this controller serves cluster {known.name}, and the spec is of {command.spec.name}",
+                "a cluster's name is its identity: use another controller, or the old name",
+            )
+        desk.writer.record(events.ClusterApplied(command.spec, digest), "cluster", command.by)
+        desk.writer.everything_touched = True
+        for node in desk.state.nodes.values():
+            sync.accept(desk, node)
+
+
+def cordon(desk: Desk, command: commands.CordonNode) -> None:
+    """No new work here."""
+    node = _node(desk, command.node)
+    mark = Mark(MarkKind.CORDONED, command.why or "cordoned", command.by, desk.clock.now_us())
+    desk.writer.node(node.name, events.NodeMarked(node.name, mark), command.by)
+
+
+def uncordon(desk: Desk, command: commands.UncordonNode) -> None:
+    """A person says that it is fit again: every mark goes but the one that only proof removes."""
+    node = _node(desk, command.node)
+    for kind in dict.fromkeys(mark.kind for mark in node.marks):
+        if kind is not MarkKind.UNPROVED:
+            desk.writer.node(node.name, events.NodeUnmarked(node.name, kind, why="uncordoned"), command.by)
+
+
+def _node(desk: Desk, name: str) -> Node:
+    node = desk.state.nodes.get(name)
+    if node is None:
+        raise NotFound("node.not-found", f"there is no node {name}", "`gangline nodes` lists those there are")
+    return node
+
+
+# --- access ---------------------------------------------------------------------------------------------------
+
+
+def create_token(desk: Desk, command: commands.CreateToken) -> None:
+    """A token in, by its hash."""
+    if command.id in desk.state.tokens:
+        raise Conflict("token.exists", f"there is a token {command.id} already")
+    body = events.TokenCreated(command.id, command.sha256, command.role, command.name, command.expires_us)
+    desk.writer.record(body, f"token/{command.id}", command.by)
+
+
+def revoke_token(desk: Desk, command: commands.RevokeToken) -> None:
+    """A token out."""
+    if command.id not in desk.state.tokens:
+        raise NotFound("token.not-found", f"there is no token {command.id}")
+    desk.writer.record(events.TokenRevoked(command.id), f"token/{command.id}", command.by)
+
+
+def join_node(desk: Desk, command: commands.JoinNode) -> None:
+    """A node of the spec gets its token. An earlier one of the same node is worth nothing from now on."""
+    node = _node(desk, command.node)
+    if not node.wanted:
+        raise InputError("node.not-wanted", f"node {node.name} has been taken out of the cluster")
+    by = f"node:{node.name}"
+    for token in [
+        token for token in desk.state.tokens.values() if token.role == "node" and token.name == node.name
+    ]:
+        desk.writer.record(events.TokenRevoked(token.id), f"token/{token.id}", by)
+    if command.used in desk.state.tokens:
+        desk.writer.record(events.TokenRevoked(command.used), f"token/{command.used}", by)
+    desk.writer.record(
+        events.TokenCreated(command.token_id, command.sha256, "node", node.name),
+        f"token/{command.token_id}",
+        by,
+    )
+
+
+def query(desk: Desk, command: commands.Query) -> Any:
+    """A look at State."""
+    return command.look(desk.state)
+
+
+HANDLERS: dict[type, Callable[[Desk, Any], Any]] = {
+    commands.Submit: submit,
+    commands.CancelJob: cancel,
+    commands.HoldJob: hold,
+    commands.ReleaseJob: release,
+    commands.RequeueJob: requeue,
+    commands.ApplyCluster: apply_cluster,
+    commands.CordonNode: cordon,
+    commands.UncordonNode: uncordon,
+    commands.CreateToken: create_token,
+    commands.RevokeToken: revoke_token,
+    commands.JoinNode: join_node,
+    commands.Sync: sync.handle,
+    commands.Recover: recover.recover,
+    commands.Query: query,
+}

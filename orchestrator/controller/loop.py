@@ -1,0 +1,204 @@
+"""The controller's loop, on one page: from the inbox through the ledger and the pass to the view.
+
+Comes in: the inbox, the store, the clock. Goes out: events, answers, the published view. Called by: service, in the
+core thread, which alone touches State.
+
+An error of the disk ends nothing: whoever was to be answered in that cycle is told, State is read anew, and the loop
+goes on. Only a newer controller (Fenced) or a ledger that can't be read ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.controller import enact, intake
+from orchestrator.controller.beats import Beats
+from orchestrator.controller.commands import Query
+from orchestrator.controller.desk import Desk
+from orchestrator.controller.inbox import Inbox, Item, deliver
+from orchestrator.controller.publish import Publisher
+from orchestrator.controller.reporter import PassReporter
+from orchestrator.controller.settings import Settings
+from orchestrator.controller.timers import Timers
+from orchestrator.controller.view import View
+from orchestrator.controller.writer import Writer
+from orchestrator.ledger import events
+from orchestrator.ledger.state import ClassKey
+from orchestrator.model.clock import Clock
+from orchestrator.model.errors import Fenced, GanglineError, Unavailable
+from orchestrator.model.failpoints import failpoint
+from orchestrator.model.reasons import Reason
+from orchestrator.scheduler import Policy, decide
+from orchestrator.store.base import Store
+
+log = logging.getLogger("gangline.controller")
+
+JOB_ID_GAP = 1_000  # ids left out after a restore: clients may know jobs that the backup does not
+RETRY_S = 1.0  # after an error of the disk
+
+
+class Core:
+    """The loop and all that it owns."""
+
+    def __init__(
+        self, store: Store, clock: Clock, settings: Settings, inbox: Inbox, view: View, beats: Beats
+    ) -> None:
+        self.clock = clock
+        self._store = store
+        self._settings = settings
+        self._inbox = inbox
+        self._view = view
+        self._beats = beats
+        self._policy = Policy()
+        self._publisher = Publisher(view, beats)
+        self._timers = Timers()
+        self._fenced_by = 0
+        self._passed_seq = -1  # the seq that the last pass has seen
+        self._wait_s = 0.0
+
+    def connect(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        published: Callable[[list[int], list[str]], None],
+        ready: Callable[[], None],
+    ) -> None:
+        """The event loop that waiters live on, what to call there after each publication, and once when ready."""
+        self.loop = loop
+        self._published = published
+        self._ready = ready
+
+    def fence(self, epoch: int) -> None:
+        """An agent has seen a newer controller: end before the next cycle."""
+        self._fenced_by = max(self._fenced_by, epoch)
+        self._inbox.wake()
+
+    def run(self) -> None:
+        """Until the inbox is closed; raises Fenced, or what made the ledger unreadable."""
+        self._open()
+        self._ready()
+        while not self._inbox.closed:
+            self._cycle()
+        self._snapshot()
+
+    def _cycle(self) -> None:
+        items = self._inbox.take(self._wait_s, self._settings.most_per_cycle)  # 1 what is in the inbox
+        if self._fenced_by > self._desk.writer.epoch:
+            raise Fenced("controller.fenced", f"a controller of epoch {self._fenced_by} has taken over")
+        try:
+            self._take_in(items)  # 2, 3 facts, folded as they are recorded, in one group commit
+            self._answer(items)
+            items = []
+            reasons = self._decide()  # 4 on the same limits; 5 in one transaction
+            self._publish(reasons)  # 6 hand over, 7 publish
+            self._wait_s = self._timers.next_s(self._desk)
+        except Unavailable as error:
+            self._give_up(items, error)
+        if self._desk.writer.since_snapshot >= self._settings.snapshot_every:
+            self._snapshot()
+
+    # --- the steps ------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Take the ledger, note a restore, publish what there is."""
+        writer = Writer(self._store, self.clock)
+        self._desk = Desk(writer, self.clock, self._settings, self._beats)
+        backup_us = self._store.restored_us()
+        if backup_us:
+            body = events.LedgerRestored(writer.state.next_job + JOB_ID_GAP, backup_us)
+            writer.record(body, "ledger")
+            writer.note_restore()
+        writer.record(events.ControllerStarted(self._settings.version, self._settings.host), "controller")
+        writer.commit()
+        self._publish({})
+
+    def _take_in(self, items: list[Item]) -> None:
+        """Each command into facts and its answer, what time brings, and one commit for all of it."""
+        writer = self._desk.writer
+        for item in items:
+            item.answer = self._handle(item)
+        self._timers.due(self._desk)
+        if writer.dirty:
+            failpoint("controller.intent.before-commit")
+            writer.commit()
+            failpoint("controller.intent.after-commit")
+
+    def _handle(self, item: Item) -> Any:
+        """A refusal is an answer. Anything unforeseen spoils the batch: half a command must not become facts."""
+        try:
+            return intake.handle(self._desk, item.command)
+        except GanglineError as error:
+            return error
+        except Exception as error:
+            log.exception("a command failed: %s", type(item.command).__name__)
+            if isinstance(item.command, Query):
+                return Unavailable("controller.query", f"the question could not be answered: {error}")
+            raise Unavailable(
+                "controller.internal",
+                f"the controller could not handle this: {error}",
+                "its log has the details",
+            ) from error
+
+    def _answer(self, items: list[Item]) -> None:
+        if items:
+            self.loop.call_soon_threadsafe(deliver, [(item.reply, item.answer) for item in items])
+
+    def _decide(self) -> dict[ClassKey, Reason] | None:
+        """A pass, if anything has happened since the last one; its decisions are durable when this returns."""
+        desk = self._desk
+        if desk.state.seq == self._passed_seq:
+            return None
+        reporter = PassReporter()
+        decisions = decide(
+            desk.state, self._policy, self.clock.now_us(), self._settings.work_budget, reporter
+        )
+        enact.enact(desk, decisions)
+        if decisions:
+            failpoint("controller.decide.before-commit")
+            desk.writer.commit()
+            failpoint("controller.decide.after-commit")
+        self._passed_seq = desk.state.seq
+        return reporter.reasons
+
+    def _publish(self, reasons: dict[ClassKey, Reason] | None) -> None:
+        writer = self._desk.writer
+        if not (
+            writer.touched_jobs or writer.touched_nodes or writer.everything_touched or reasons is not None
+        ):
+            return
+        if writer.everything_touched:
+            self._timers = Timers()
+            writer.touched_jobs.update(writer.state.jobs)
+        for job in writer.touched_jobs.values():
+            self._timers.watch(job)
+        jobs, nodes = self._publisher.publish(writer, reasons)
+        failpoint("controller.publish.after")
+        self.loop.call_soon_threadsafe(self._published, jobs, nodes)
+
+    # --- when something goes wrong --------------------------------------------------------------------------
+
+    def _give_up(self, items: list[Item], error: Unavailable) -> None:
+        """Nothing of this cycle is in the ledger: say so to whoever has no answer yet, and start from the disk."""
+        log.error("%s: %s", error.code, error.message)
+        for item in items:
+            if not isinstance(item.answer, GanglineError):
+                item.answer = error
+        self._answer(items)
+        self._desk.writer.reload()
+        self._desk.acked, self._passed_seq = {}, -1
+        self._beats.forget()
+        self._publish({})
+        self._wait_s = RETRY_S
+
+    def _snapshot(self) -> None:
+        """Keep the state; a disk that can't take it now will be asked again later."""
+        failpoint("controller.snapshot.before")
+        try:
+            self._desk.writer.snapshot()
+            self._store.prune(self._settings.keep_days, self.clock.now_us())
+        except Unavailable as error:
+            log.warning("no snapshot: %s", error.message)
+            self._desk.writer.since_snapshot = 0
+        failpoint("controller.snapshot.after")

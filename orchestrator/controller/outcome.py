@@ -1,0 +1,168 @@
+"""How attempts end, and what follows for their jobs.
+
+Comes in: a job whose attempt should end, or has ended everywhere. Goes out: recorded facts: the order to end, the
+attempt's end, and the job's end, another wait, or a hold. Called by: intake, sync, timers.
+
+The rule for retries is a table: each cause belongs to a class of failures, the job says how many of each it bears, and
+a preparation that failed is nobody's failure until it is clear whose.
+"""
+
+from __future__ import annotations
+
+from orchestrator.controller.desk import Desk
+from orchestrator.ledger import events
+from orchestrator.ledger.apply_jobs import first_failure
+from orchestrator.ledger.records import Attempt, Job, NodeFault
+from orchestrator.model.attempt import EndCause, JobState, PartState
+from orchestrator.model.node import Mark, MarkKind
+from orchestrator.model.protocol import EndOrder
+
+TIMED_OUT_CODE = 124  # of a job that left with 0 when its time limit ended it; as timeout(1) has it
+CANCELLED_CODE = 143  # of a cancelled job whose ranks left with 0: 128 + SIGTERM
+RETRY_CLASS = {
+    EndCause.RANK_FAILED: "job_failure",
+    EndCause.NODE_FAILED: "node_failure",
+    EndCause.FENCED: "node_failure",
+}
+
+
+def end_attempt(
+    desk: Desk, job: Job, cause: EndCause, detail: str, *, grace_s: int | None = None, by: str = "controller"
+) -> None:
+    """Tell every node of the gang to end it, in the job's own way or with a shorter grace."""
+    assert job.attempt is not None
+    stop = job.spec.stop
+    grace = stop.grace_s if grace_s is None else min(grace_s, stop.grace_s)
+    order = EndOrder(str(cause), stop.signal, stop.to, grace)
+    desk.writer.job(job.id, events.AttemptEnding(job.attempt.id, cause, order, detail), by)
+
+
+def part_is_gone(desk: Desk, job: Job) -> None:
+    """After a part's end: end the others if the gang is broken, conclude if all are gone."""
+    attempt = job.attempt
+    assert attempt is not None
+    if all(part.state is PartState.ENDED for part in attempt.parts):
+        conclude(desk, job, attempt)
+    elif attempt.ending is None:
+        cause = _breaking_cause(attempt)
+        if cause is not None:
+            end_attempt(desk, job, cause, _detail(attempt, cause), grace_s=desk.settings.failure_grace_s)
+
+
+def _breaking_cause(attempt: Attempt) -> EndCause | None:
+    """What breaks the gang while others still run; None while every part that ended did so well."""
+    for part in attempt.parts:
+        if part.state is not PartState.ENDED:
+            continue
+        if part.code:
+            return EndCause.PREPARE_FAILED
+        if part.cause:
+            return EndCause(part.cause)
+        if not part.results:
+            return EndCause.NODE_FAILED  # gone without being told to, and without a word about its ranks
+        if any(not result.ok for result in part.results):
+            return EndCause.RANK_FAILED
+    return None
+
+
+def conclude(desk: Desk, job: Job, attempt: Attempt) -> None:
+    """Record the attempt's end, then what follows for the job."""
+    cause = attempt.ending.cause if attempt.ending else _breaking_cause(attempt) or EndCause.COMPLETED
+    detail = (attempt.ending.detail if attempt.ending else "") or _detail(attempt, cause)
+    code = _exit_code(attempt, cause)
+    retry_class = RETRY_CLASS.get(cause, "")
+    desk.writer.job(job.id, events.AttemptEnded(attempt.id, cause, code, detail, retry_class))
+    _follow(desk, job, cause, code, detail)
+
+
+def _exit_code(attempt: Attempt, cause: EndCause) -> int:
+    failure = first_failure(attempt)
+    if failure is not None:
+        return failure.result.exit_code
+    codes = [result.exit_code for part in attempt.parts for result in part.results]
+    code = next((code for code in codes if code), 0)
+    if code or cause is EndCause.COMPLETED:
+        return code
+    return {EndCause.TIME_LIMIT: TIMED_OUT_CODE, EndCause.CANCELLED: CANCELLED_CODE}.get(cause, 1)
+
+
+def _detail(attempt: Attempt, cause: EndCause) -> str:
+    """The record's sentence: who failed first, where, and what the node said."""
+    failure = first_failure(attempt)
+    if cause is EndCause.RANK_FAILED and failure is not None:
+        how = f"by signal {failure.result.signal}" if failure.result.signal else f"with {failure.result.code}"
+        return f"rank {failure.result.rank} on {failure.node} failed first, {how}"
+    for part in attempt.parts:
+        if part.error:
+            return f"{part.placement.node}: {part.error}"
+    return ""
+
+
+def _follow(desk: Desk, job: Job, cause: EndCause, code: int, detail: str) -> None:
+    writer = desk.writer
+    if job.cancel_why is not None:
+        why = "cancelled" + (f": {job.cancel_why}" if job.cancel_why else "")
+        writer.job(job.id, events.JobEnded(job.id, JobState.CANCELLED, code, why))
+    elif cause is EndCause.COMPLETED:
+        writer.job(job.id, events.JobEnded(job.id, JobState.SUCCEEDED, code))
+    elif cause is EndCause.PREPARE_FAILED:
+        _after_failed_preparation(desk, job)
+    elif cause is EndCause.REQUEUED or _may_retry(job, cause):
+        writer.job(job.id, events.JobRequeued(job.id, detail or str(cause)))
+    else:
+        why = detail or {EndCause.TIME_LIMIT: "its time limit was reached"}.get(cause, str(cause))
+        writer.job(job.id, events.JobEnded(job.id, JobState.FAILED, code, why))
+
+
+def _may_retry(job: Job, cause: EndCause) -> bool:
+    """Whether the job bears one more failure of this class; its counts include the one just recorded."""
+    retry_class = RETRY_CLASS.get(cause)
+    if retry_class is None:
+        return False
+    allowed = job.spec.retries.job_failure if retry_class == "job_failure" else job.spec.retries.node_failure
+    return job.failures.get(retry_class, 0) <= allowed
+
+
+# --- preparations that failed ---------------------------------------------------------------------------------
+
+
+def _after_failed_preparation(desk: Desk, job: Job) -> None:
+    """Two nodes, or nowhere else to try: the job is at fault, held with the node's error, and the marks against nodes
+    go. One node: it is marked, and the job tries another."""
+    faults = {fault.node: fault for fault in job.faults}
+    last = job.faults[-1]
+    if len(faults) >= desk.settings.faulty_nodes or not _others(desk, job, faults):
+        for node in faults:
+            _withdraw(desk, node, job.id)
+        why = f"could not be prepared on {', '.join(faults)}: {last.error}"
+        desk.writer.job(job.id, events.JobHeld(job.id, why, "prepare-failed"))
+        return
+    for fault in faults.values():
+        _mark(desk, job.id, fault)
+    desk.writer.job(job.id, events.JobRequeued(job.id, f"{last.node}: {last.error}"))
+
+
+def _others(desk: Desk, job: Job, faults: dict[str, NodeFault]) -> bool:
+    """Whether the pools of the faulty nodes have an open node that the job has not tried."""
+    nodes = desk.state.nodes
+    pools = [nodes[name].pool for name in faults if name in nodes]
+    return any(node.open and node.pool in pools and node.name not in faults for node in nodes.values())
+
+
+def _mark(desk: Desk, job_id: int, fault: NodeFault) -> None:
+    node = desk.state.nodes.get(fault.node)
+    if node is None or any(
+        mark.kind is MarkKind.PREPARE_FAILED and mark.job == job_id for mark in node.marks
+    ):
+        return
+    mark = Mark(
+        MarkKind.PREPARE_FAILED, f"job {job_id}: {fault.error}", "controller", desk.clock.now_us(), job_id
+    )
+    desk.writer.node(node.name, events.NodeMarked(node.name, mark))
+
+
+def _withdraw(desk: Desk, name: str, job_id: int) -> None:
+    node = desk.state.nodes.get(name)
+    if node and any(mark.kind is MarkKind.PREPARE_FAILED and mark.job == job_id for mark in node.marks):
+        body = events.NodeUnmarked(name, MarkKind.PREPARE_FAILED, job_id, "the job was at fault")
+        desk.writer.node(name, body)

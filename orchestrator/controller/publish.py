@@ -1,0 +1,143 @@
+"""After a commit: the view, what each node should have, and who must be told.
+
+Comes in: the writer's State and what the commits touched. Goes out: new entries in the view, desired attempts in beats,
+the jobs and nodes whose waiters are to be woken. Called by: loop.
+"""
+
+from __future__ import annotations
+
+from orchestrator.controller.beats import Beats
+from orchestrator.controller.view import View, job_view, node_view
+from orchestrator.controller.writer import Writer
+from orchestrator.ledger.records import Attempt, Job, Part
+from orchestrator.ledger.state import ClassKey, State
+from orchestrator.model.attempt import PartState
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.protocol import Desired, GangPart, Launch, Phase
+from orchestrator.model.reasons import Reason
+
+
+class Publisher:
+    """Keeps what it has published, to publish only what has changed."""
+
+    def __init__(self, view: View, beats: Beats) -> None:
+        self._view = view
+        self._beats = beats
+        self._desired: dict[str, dict[AttemptId, Desired]] = {}
+        self._nodes_of: dict[int, tuple[str, ...]] = {}  # job -> nodes that should have something of it
+        self._revision = 0
+
+    def publish(self, writer: Writer, reasons: dict[ClassKey, Reason] | None) -> tuple[list[int], list[str]]:
+        """Renew the view; returns the jobs that changed and the nodes that should be told something new."""
+        state, view = writer.state, self._view
+        if writer.everything_touched:
+            self._start_over(writer)
+        jobs = list(writer.touched_jobs)
+        changed: dict[str, bool] = {}
+        for job_id in jobs:
+            self._publish_job(state, job_id, changed)
+        for name in writer.touched_nodes:
+            self._publish_node(state, name)
+        self._publish_desired(writer.epoch, changed)
+        view.seq, view.t_us, view.epoch = state.seq, state.t_us, writer.epoch
+        view.recovering, view.cluster, view.digest = state.recovering, state.cluster, state.digest
+        view.tokens = {token.sha256: token for token in state.tokens.values()}
+        view.orphans = tuple((str(orphan.attempt), orphan.node) for orphan in state.orphans)
+        if reasons is not None:
+            view.reasons = reasons
+        view.version += 1
+        writer.touched_jobs, writer.touched_nodes, writer.everything_touched = {}, {}, False
+        return jobs, list(changed)
+
+    def _start_over(self, writer: Writer) -> None:
+        """At start, after a reload or an apply: everything may have changed, and some of it gone."""
+        state, view = writer.state, self._view
+        for job_id in [*view.jobs, *state.jobs]:
+            writer.touched_jobs[job_id] = state.jobs.get(job_id)
+        for name in [*view.nodes, *state.nodes]:
+            writer.touched_nodes[name] = True
+
+    def _publish_job(self, state: State, job_id: int, changed: dict[str, bool]) -> None:
+        job = state.jobs.get(job_id)
+        if job is None:
+            self._view.jobs.pop(job_id, None)
+        else:
+            self._view.jobs[job_id] = job_view(state, job)
+        self._want(state, job_id, job, changed)
+
+    def _publish_node(self, state: State, name: str) -> None:
+        node = state.nodes.get(name)
+        if node is None:
+            self._view.nodes.pop(name, None)
+        else:
+            self._view.nodes[name] = node_view(state, node)
+            self._beats.set_contact(name, node.contact)
+
+    # --- desired --------------------------------------------------------------------------------------------
+
+    def _want(self, state: State, job_id: int, job: Job | None, changed: dict[str, bool]) -> None:
+        """Renew what the nodes of this job's attempt should have; note the nodes where that changed."""
+        attempt = job.attempt if job is not None else None
+        wanted: dict[str, Desired] = {}
+        if job is not None and attempt is not None:
+            for index, part in enumerate(attempt.parts):
+                if part.state is not PartState.ENDED:
+                    wanted[part.placement.node] = desired(state, job, attempt, index)
+        for node in dict.fromkeys((*self._nodes_of.get(job_id, ()), *wanted)):
+            self._want_on(node, job_id, wanted.get(node), changed)
+        if wanted:
+            self._nodes_of[job_id] = tuple(wanted)
+        else:
+            self._nodes_of.pop(job_id, None)
+
+    def _want_on(self, node: str, job_id: int, entry: Desired | None, changed: dict[str, bool]) -> None:
+        table = self._desired.setdefault(node, {})
+        if entry is not None and table.get(entry.attempt) == entry:
+            return
+        for attempt in [attempt for attempt in table if attempt.job == job_id]:
+            del table[attempt]
+        if entry is not None:
+            table[entry.attempt] = entry
+        changed[node] = True
+
+    def _publish_desired(self, epoch: int, changed: dict[str, bool]) -> None:
+        self._revision += 1
+        revision = f"{epoch}.{self._revision}"
+        for node in changed:
+            self._beats.set_desired(node, revision, dict(self._desired[node]))
+
+
+def desired(state: State, job: Job, attempt: Attempt, index: int) -> Desired:
+    """One attempt as one node of its gang should have it."""
+    part = attempt.parts[index]
+    if attempt.ending is not None:
+        return Desired(attempt.id, Phase.END, part.started, end=attempt.ending.order)
+    phase = Phase.RUN if attempt.committed_us else Phase.PREPARE
+    return Desired(attempt.id, phase, part.started, launch=_launch(state, job, attempt, index, part))
+
+
+def _launch(state: State, job: Job, attempt: Attempt, index: int, part: Part) -> Launch:
+    placement = part.placement
+    return Launch(
+        job=job.spec,
+        owner=job.owner,
+        parts=_gang(state, attempt),
+        index=index,
+        slots=placement.slots,
+        cores=placement.cores,
+        memory=placement.memory,
+        master_address=attempt.master_address,
+        master_port=attempt.master_port,
+        cluster=state.cluster.name if state.cluster else "",
+        submitted_us=job.submitted_us,
+    )
+
+
+def _gang(state: State, attempt: Attempt) -> tuple[GangPart, ...]:
+    parts: list[GangPart] = []
+    first_rank = 0
+    for part in attempt.parts:
+        node, tasks = part.placement.node, part.placement.tasks
+        parts.append(GangPart(node, state.nodes[node].address, first_rank, tasks))
+        first_rank += tasks
+    return tuple(parts)

@@ -1,0 +1,150 @@
+"""What nodes hold and the ledger has forgotten: listed as orphans, and taken back when a person says so.
+
+Comes in: inventories that agents send when asked, the `Recover` command. Goes out: facts about orphans, recovered
+attempts, and the ends that a restored ledger has missed. Called by: sync (inventories), intake (recover).
+
+Nothing here ends anything that runs. An attempt that ended while the ledger was elsewhere is recovered and ended in one
+go, so that its job ends as it did, and is not started again.
+"""
+
+from __future__ import annotations
+
+from orchestrator.controller import reports
+from orchestrator.controller.commands import Recover, RecoverResult
+from orchestrator.controller.desk import Desk
+from orchestrator.ledger import events
+from orchestrator.ledger.records import Node, Orphan
+from orchestrator.model.attempt import Placement
+from orchestrator.model.errors import Conflict
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.protocol import AgentEvent, EventKind, Holding, Launch
+
+
+def is_orphan(desk: Desk, attempt: AttemptId, node: str) -> bool:
+    """Whether it is listed already."""
+    return any(orphan.attempt == attempt and orphan.node == node for orphan in desk.state.orphans)
+
+
+def take_inventory(desk: Desk, node: Node, inventory: tuple[Holding, ...]) -> None:
+    """A node's whole memory: known attempts are brought up to date, unknown ones are listed."""
+    desk.told[node.name] = True
+    desk.wants_inventory.pop(node.name, None)
+    for holding in inventory:
+        job = desk.state.jobs.get(holding.attempt.job)
+        attempt = job.attempt if job is not None else None
+        if attempt is not None and attempt.id == holding.attempt:
+            reports.catch_up(desk, node, holding)
+        elif _forgotten(desk, holding) and not is_orphan(desk, holding.attempt, node.name):
+            body = events.AttemptOrphaned(node.name, holding)
+            desk.writer.node(node.name, body, f"node:{node.name}")
+
+
+def _forgotten(desk: Desk, holding: Holding) -> bool:
+    """Whether the ledger should know of it and does not: it runs, or it ended after the backup was made."""
+    if holding.ended is None:
+        return True
+    job = desk.state.jobs.get(holding.attempt.job)
+    if job is not None:
+        return holding.attempt.number > job.attempts
+    return desk.state.recovering and holding.attempt.job >= desk.state.forgotten_from
+
+
+def recover(desk: Desk, command: Recover) -> RecoverResult:
+    """Take orphans back, whole gangs at a time, and let starts go on."""
+    silent = [node.name for node in desk.state.nodes.values() if node.wanted and node.name not in desk.told]
+    missing = [name for name in silent if name not in command.without]
+    if desk.state.recovering and missing:
+        raise Conflict(
+            "recover.nodes-silent",
+            f"{len(missing)} node(s) have not told what they hold: {', '.join(missing[:10])}",
+            "wait for them, or name each with --without: what they run is then listed when they come back",
+        )
+    recovered: list[str] = []
+    left: list[tuple[str, str]] = []
+    for attempt in dict.fromkeys(orphan.attempt for orphan in desk.state.orphans):
+        problem = _take_back(desk, attempt, command.by)
+        if problem:
+            left.append((str(attempt), problem))
+        else:
+            recovered.append(str(attempt))
+    if desk.state.recovering:
+        desk.writer.record(events.LedgerRecovered(tuple(silent)), "ledger", command.by)
+    return RecoverResult(tuple(recovered), tuple(left), tuple(silent))
+
+
+def _take_back(desk: Desk, attempt: AttemptId, by: str) -> str:
+    """Recover one attempt on all nodes that hold it; why not, or empty."""
+    orphans = [orphan for orphan in desk.state.orphans if orphan.attempt == attempt]
+    launches = [orphan.holding.launch for orphan in orphans if orphan.holding.launch is not None]
+    problem = _obstacle(desk, attempt, orphans, launches)
+    if problem:
+        return problem
+    launch = launches[0]
+    body = events.AttemptRecovered(
+        attempt=attempt,
+        spec=launch.job,
+        owner=launch.owner,
+        placements=_placements(launch, orphans),
+        submitted_us=launch.submitted_us,
+        master_address=launch.master_address,
+        master_port=launch.master_port,
+        started_on=tuple(orphan.node for orphan in orphans if orphan.holding.started),
+    )
+    desk.writer.job(attempt.job, body, by)
+    for orphan in orphans:
+        desk.writer.touched_nodes[orphan.node] = True
+    for part in launch.parts:
+        _end_if_over(desk, attempt, part.node, orphans)
+    return ""
+
+
+def _obstacle(desk: Desk, attempt: AttemptId, orphans: list[Orphan], launches: list[Launch]) -> str:
+    job = desk.state.jobs.get(attempt.job)
+    if not launches:
+        return "its records on the node are lost: only processes are left; end them by hand"
+    if job is not None and job.attempt is not None:
+        return f"job {job.id} has attempt {job.attempt.id} now"
+    if job is not None and attempt.number <= job.attempts:
+        return f"the ledger has already ended attempt {attempt}"
+    for orphan in orphans:
+        holders = desk.state.nodes[orphan.node].holders
+        taken = [slot for slot in _held_slots(orphan) if slot in holders]
+        if taken:
+            return f"device {taken[0]} of {orphan.node} is held by attempt {holders[taken[0]]}"
+    missing = [part.node for part in launches[0].parts if part.node not in desk.state.nodes]
+    return f"node {missing[0]} of its gang is not in the cluster" if missing else ""
+
+
+def _held_slots(orphan: Orphan) -> tuple[int, ...]:
+    """Devices that it still takes: none once it has ended there."""
+    launch = orphan.holding.launch
+    return launch.slots if launch is not None and orphan.holding.ended is None else ()
+
+
+def _placements(launch: Launch, orphans: list[Orphan]) -> tuple[Placement, ...]:
+    """The gang's placements; nodes on which it is over, or that hold nothing of it, take no devices."""
+    by_node = {orphan.node: orphan for orphan in orphans}
+    placements: list[Placement] = []
+    for part in launch.parts:
+        orphan = by_node.get(part.node)
+        mine = orphan.holding.launch if orphan is not None and orphan.holding.ended is None else None
+        placements.append(
+            Placement(
+                node=part.node,
+                slots=mine.slots if mine else (),
+                tasks=part.tasks,
+                cores=mine.cores if mine else 0,
+                memory=mine.memory if mine else 0,
+            )
+        )
+    return tuple(placements)
+
+
+def _end_if_over(desk: Desk, attempt: AttemptId, node: str, orphans: list[Orphan]) -> None:
+    """Bring the recovered part to its end if it has ended, or if a node that has told holds nothing of it."""
+    orphan = next((orphan for orphan in orphans if orphan.node == node), None)
+    if orphan is not None and orphan.holding.ended is not None:
+        reports.take_ended(desk, node, orphan.holding.ended)
+    elif orphan is None and node in desk.told:
+        lost = AgentEvent(0, desk.clock.now_us(), EventKind.ENDED, attempt, cause="node_failed")
+        reports.take_ended(desk, node, lost)

@@ -1,0 +1,91 @@
+"""Agents' beats into facts.
+
+Comes in: `Sync` commands: a node's facts, its numbered events, what it holds, its inventory. Goes out: recorded facts
+and a `SyncReply`. Called by: intake's table.
+"""
+
+from __future__ import annotations
+
+from orchestrator.controller import recover, reports
+from orchestrator.controller.commands import Sync, SyncReply
+from orchestrator.controller.desk import Desk
+from orchestrator.ledger import events
+from orchestrator.ledger.records import Node
+from orchestrator.model.errors import NotFound
+from orchestrator.model.node import Contact, Mark, MarkKind
+from orchestrator.model.protocol import EventKind, SyncRequest
+
+
+def handle(desk: Desk, command: Sync) -> SyncReply:
+    """Fold one beat in; what the answer needs comes back."""
+    request = command.request
+    node = desk.state.nodes.get(request.node)
+    if node is None:
+        raise NotFound("node.not-found", f"the cluster has no node {request.node}")
+    _take_facts(desk, node, request)
+    for event in request.events:
+        reports.take(desk, node, event)
+    if request.inventory is not None:
+        recover.take_inventory(desk, node, request.inventory)
+    _check_held(desk, node, request)
+    return SyncReply(
+        acked=max(desk.acked.get(node.name, 0), node.acked),
+        want_facts=node.facts is None,
+        want_inventory=_wants_inventory(desk, node),
+    )
+
+
+def _wants_inventory(desk: Desk, node: Node) -> bool:
+    """A restored ledger asks everybody; any ledger asks a node that holds what it does not know."""
+    return node.name in desk.wants_inventory or (desk.state.recovering and node.name not in desk.told)
+
+
+# --- the node itself ------------------------------------------------------------------------------------------
+
+
+def _take_facts(desk: Desk, node: Node, request: SyncRequest) -> None:
+    """Facts, boot or journal changed: a new acceptance. Else, if it was silent: it is back."""
+    facts = request.facts or node.facts
+    if facts is not None and (facts != node.facts or request.outbox != node.outbox):
+        if request.outbox != node.outbox:
+            desk.acked.pop(node.name, None)
+        desk.writer.node(node.name, events.NodeJoined(node.name, facts, request.outbox), f"node:{node.name}")
+        desk.touch_jobs_on(node.name)
+        accept(desk, node)
+    elif node.contact is not Contact.OK and facts is not None:
+        desk.writer.node(node.name, events.NodeContact(node.name, Contact.OK))
+        desk.touch_jobs_on(node.name)
+
+
+def accept(desk: Desk, node: Node) -> None:
+    """The first acceptance: the GPUs are there, in number and model. Others come with the roles."""
+    if node.facts is None:
+        return
+    problem = _shortfall(desk, node)
+    mark = next((mark for mark in node.marks if mark.kind is MarkKind.UNPROVED), None)
+    if not problem and mark is not None:
+        desk.writer.node(node.name, events.NodeUnmarked(node.name, MarkKind.UNPROVED, why="accepted"))
+    elif problem and (mark is None or mark.why != problem):
+        body = Mark(MarkKind.UNPROVED, problem, "controller", desk.clock.now_us())
+        desk.writer.node(node.name, events.NodeMarked(node.name, body))
+
+
+def _shortfall(desk: Desk, node: Node) -> str:
+    """What the node lacks of what its pool says; empty if nothing."""
+    pool = desk.state.pool(node.pool)
+    gpu = pool.gpu if pool is not None else None
+    if gpu is None or node.facts is None:
+        return ""
+    fitting = [device for device in node.facts.devices if device.model == gpu.model]
+    if len(fitting) >= gpu.count:
+        return ""
+    found = ", ".join(sorted({device.model for device in node.facts.devices})) or "none"
+    return f"{len(fitting)} of {gpu.count} GPUs of model {gpu.model} found (models here: {found})"
+
+
+def _check_held(desk: Desk, node: Node, request: SyncRequest) -> None:
+    """Attempts that the node holds and the ledger does not know are asked for, to be listed as orphans."""
+    unknown = [attempt for attempt in request.held if reports.live_part(desk, attempt, node.name) is None]
+    ended = {event.attempt: True for event in request.events if event.kind is EventKind.ENDED}
+    if any(attempt not in ended and not recover.is_orphan(desk, attempt, node.name) for attempt in unknown):
+        desk.wants_inventory[node.name] = True

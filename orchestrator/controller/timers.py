@@ -1,0 +1,95 @@
+"""What time alone brings about: time limits, silent nodes.
+
+Comes in: the clock, who was heard when. Goes out: recorded facts. Called by: loop, once per cycle.
+
+A controller that was away counts no silence: leases run from its own start. Silence takes nothing from a node; only a
+job that chose `self_fence` counts as ended there, when its agent must have ended it long since.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+from orchestrator.controller import outcome
+from orchestrator.controller.desk import Desk
+from orchestrator.ledger import events
+from orchestrator.ledger.records import Job, Node
+from orchestrator.model.attempt import EndCause, PartState
+from orchestrator.model.clock import SECOND
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.job import OnLost
+from orchestrator.model.node import Contact
+
+LOOK_EVERY_US = 2 * SECOND  # at nodes' silence
+
+
+class Timers:
+    """Deadlines in a heap, and when nodes were last looked at."""
+
+    def __init__(self) -> None:
+        self._deadlines: list[tuple[int, AttemptId]] = []
+        self._known: dict[AttemptId, int] = {}
+        self._looked_us = 0
+
+    def watch(self, job: Job | None) -> None:
+        """Take in a job that has changed: its attempt may have a deadline now."""
+        attempt = job.attempt if job is not None else None
+        if attempt is not None and attempt.deadline_us and attempt.id not in self._known:
+            self._known[attempt.id] = attempt.deadline_us
+            heapq.heappush(self._deadlines, (attempt.deadline_us, attempt.id))
+
+    def due(self, desk: Desk) -> None:
+        """Record what is due by now."""
+        now_us = desk.clock.now_us()
+        while self._deadlines and self._deadlines[0][0] <= now_us:
+            _, attempt_id = heapq.heappop(self._deadlines)
+            self._known.pop(attempt_id, None)
+            _end_by_limit(desk, attempt_id)
+        monotonic_us = desk.clock.monotonic_us()
+        if monotonic_us - self._looked_us >= LOOK_EVERY_US:
+            self._looked_us = monotonic_us
+            for node in list(desk.state.nodes.values()):
+                _look_at(desk, node)
+
+    def next_s(self, desk: Desk) -> float:
+        """Seconds until something may be due: at most until the next look at the nodes."""
+        wait_us = LOOK_EVERY_US
+        if self._deadlines:
+            wait_us = min(wait_us, max(self._deadlines[0][0] - desk.clock.now_us(), 0))
+        return wait_us / SECOND
+
+
+def _end_by_limit(desk: Desk, attempt_id: AttemptId) -> None:
+    job = desk.state.jobs.get(attempt_id.job)
+    if job is None or job.attempt is None or job.attempt.id != attempt_id or job.attempt.ending is not None:
+        return
+    detail = f"its time limit of {job.attempt.time_limit_s} s was reached"
+    outcome.end_attempt(desk, job, EndCause.TIME_LIMIT, detail)
+
+
+def _look_at(desk: Desk, node: Node) -> None:
+    """ok -> suspect after one lease of silence, -> unreachable after two."""
+    if node.contact in (Contact.NEVER, Contact.UNREACHABLE):
+        return
+    silent_s = desk.beats.silent_us(node.name) // SECOND
+    lease_s = desk.settings.lease_s
+    if silent_s >= 2 * lease_s:
+        desk.writer.node(node.name, events.NodeContact(node.name, Contact.UNREACHABLE))
+        _count_fenced(desk, node)
+        desk.touch_jobs_on(node.name)
+    elif silent_s >= lease_s and node.contact is Contact.OK:
+        desk.writer.node(node.name, events.NodeContact(node.name, Contact.SUSPECT))
+
+
+def _count_fenced(desk: Desk, node: Node) -> None:
+    """Attempts whose own agent has ended them when its lease ran out, one lease ago."""
+    for job in list(desk.state.jobs.values()):
+        attempt = job.attempt
+        part = attempt.part(node.name) if attempt is not None else None
+        if part is None or attempt is None or part.state is PartState.ENDED:
+            continue
+        if job.spec.on_lost is OnLost.SELF_FENCE and part.state is not PartState.STUCK:
+            error = f"no contact for {2 * desk.settings.lease_s} s; its agent ends it after {desk.settings.lease_s} s"
+            body = events.AttemptPartEnded(attempt.id, node.name, part.started, (), EndCause.FENCED, error)
+            desk.writer.job(job.id, body)
+            outcome.part_is_gone(desk, job)

@@ -1,0 +1,117 @@
+"""Events in, durable: the only maker of events, and the keeper of the State they fold into.
+
+Comes in: bodies of facts and decisions. Goes out: a State that is ahead of the disk by what is pending, and after
+`commit` by nothing. Called by: intake, sync, timers, enact (record), loop (commit).
+
+Facts are folded when they are recorded, so that each command of a batch sees those before it; nobody is answered and
+nothing is published before the commit. If the commit fails, State is read again from the store, as after a crash.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.controller.view import history_row
+from orchestrator.ledger.apply import apply
+from orchestrator.ledger.events import Event, from_stored, job_subject, node_subject, to_stored
+from orchestrator.ledger.records import Job
+from orchestrator.ledger.snapshot import VERSION, from_plain, to_plain
+from orchestrator.ledger.state import State
+from orchestrator.model.clock import Clock
+from orchestrator.model.errors import Unavailable
+from orchestrator.store.base import HistoryRow, Snapshot, Store
+
+BY_CONTROLLER = "controller"
+BY_SCHEDULER = "scheduler"
+
+
+class Writer:
+    """Owns State. `touched_jobs` and `touched_nodes` are what changed since the loop last published."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._pending: list[Event] = []
+        self._ended: list[HistoryRow] = []
+        self._restore_noted = False
+        self.touched_jobs: dict[int, Job | None] = {}
+        self.touched_nodes: dict[str, bool] = {}
+        self.everything_touched = True
+        self.epoch = store.claim(clock.now_us() // 1_000_000)
+        self.state = self._load()
+        self.since_snapshot = 0
+
+    def _load(self) -> State:
+        snapshot = self._store.load_snapshot()
+        state = from_plain(snapshot.body) if snapshot is not None else State()
+        for stored in self._store.tail(state.seq):
+            apply(state, from_stored(stored))
+        return state
+
+    # --- recording ------------------------------------------------------------------------------------------
+
+    def record(self, body: Any, subject: str, by: str = BY_CONTROLLER) -> Event:
+        """Make the next event of this body and fold it; durable after `commit`."""
+        state = self.state
+        batch = self._pending[0].seq if self._pending else state.seq + 1
+        t_us = max(self._clock.now_us(), state.t_us)
+        event = Event(state.seq + 1, t_us, self.epoch, batch, subject, by, body)
+        apply(state, event)
+        self._pending.append(event)
+        return event
+
+    def job(self, job_id: int, body: Any, by: str = BY_CONTROLLER) -> Event:
+        """Record a fact of a job or its attempt; if that ends the job, its record goes to the history."""
+        before = self.state.jobs.get(job_id)
+        event = self.record(body, job_subject(job_id), by)
+        now = self.state.jobs.get(job_id)
+        self.touched_jobs[job_id] = now
+        if now is None and before is not None:
+            self.ended_job(before)
+        return event
+
+    def node(self, name: str, body: Any, by: str = BY_CONTROLLER) -> Event:
+        """Record a fact of a node."""
+        self.touched_nodes[name] = True
+        return self.record(body, node_subject(name), by)
+
+    def ended_job(self, job: Job) -> None:
+        """Keep an ended job's record with the events of its batch."""
+        self._ended.append(history_row(self.state, job))
+
+    def note_restore(self) -> None:
+        """The restore is in the pending events: the store may forget that it was one."""
+        self._restore_noted = True
+
+    # --- durability -----------------------------------------------------------------------------------------
+
+    @property
+    def dirty(self) -> bool:
+        """Whether something waits for a commit."""
+        return bool(self._pending)
+
+    def commit(self) -> None:
+        """Make everything pending durable in one transaction. On any error State is as the store has it."""
+        if not self._pending:
+            return
+        stored = [to_stored(event) for event in self._pending]
+        ended, noted = self._ended, self._restore_noted
+        self._pending, self._ended, self._restore_noted = [], [], False
+        try:
+            self._store.append(stored, ended, restore_noted=noted)
+        except Unavailable:
+            self.reload()
+            raise
+        self.since_snapshot += len(stored)
+
+    def reload(self) -> None:
+        """Forget what is pending and read State anew."""
+        self._pending, self._ended, self._restore_noted = [], [], False
+        self.state = self._load()
+        self.everything_touched = True
+
+    def snapshot(self) -> None:
+        """Keep the present state, so that a start reads less. Only between commits."""
+        state = self.state
+        self._store.save_snapshot(Snapshot(state.seq, state.t_us, VERSION, to_plain(state)))
+        self.since_snapshot = 0

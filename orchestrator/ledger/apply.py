@@ -1,0 +1,89 @@
+"""apply(state, event): the fold, and the only place where State changes for good.
+
+Comes in: a State and the next event. Goes out: the same State, one event later. Called by: controller (after making
+an event, and at start over the tail), simulate, replay.
+
+The fold is strict: an event that the state contradicts is a `LedgerError`, never a guess. Handlers for jobs and
+attempts are in apply_jobs, for nodes and the cluster in apply_nodes; here are dispatch and access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.ledger import apply_jobs, apply_nodes, events
+from orchestrator.ledger.events import Event
+from orchestrator.ledger.records import Token
+from orchestrator.ledger.state import State
+
+Handler = Callable[[State, Event, Any], None]
+
+
+class LedgerError(ValueError):
+    """An event contradicts the state it is applied to: the ledger is damaged, or its writer has a bug."""
+
+
+def apply(state: State, event: Event) -> None:
+    """Fold one event; LedgerError names it if it does not fit, and the state is then worth nothing."""
+    if event.seq != state.seq + 1:
+        raise LedgerError(f"event {event.seq} follows event {state.seq}: the ledger has a gap")
+    try:
+        HANDLERS[type(event.body)](state, event, event.body)
+    except (ValueError, KeyError) as error:
+        raise LedgerError(f"event {event.seq} ({event.type}, {event.subject}): {error}") from error
+    state.seq, state.t_us, state.epoch = event.seq, event.t_us, event.epoch
+
+
+def _controller_started(state: State, event: Event, body: events.ControllerStarted) -> None:
+    pass  # the epoch of the envelope says it all
+
+
+def _restored(state: State, event: Event, body: events.LedgerRestored) -> None:
+    state.recovering = True
+    state.forgotten_from = state.next_job
+    state.next_job = max(state.next_job, body.next_job)
+
+
+def _recovered(state: State, event: Event, body: events.LedgerRecovered) -> None:
+    state.recovering, state.forgotten_from = False, 0
+
+
+def _token_created(state: State, event: Event, body: events.TokenCreated) -> None:
+    state.tokens[body.id] = Token(body.id, body.sha256, body.role, body.name, event.t_us, body.expires_us)
+
+
+def _token_revoked(state: State, event: Event, body: events.TokenRevoked) -> None:
+    del state.tokens[body.id]
+
+
+HANDLERS: dict[type, Handler] = {
+    events.ControllerStarted: _controller_started,
+    events.LedgerRestored: _restored,
+    events.LedgerRecovered: _recovered,
+    events.TokenCreated: _token_created,
+    events.TokenRevoked: _token_revoked,
+    events.ClusterApplied: apply_nodes.cluster_applied,
+    events.NodeJoined: apply_nodes.joined,
+    events.NodeContact: apply_nodes.contact,
+    events.NodeMarked: apply_nodes.marked,
+    events.NodeUnmarked: apply_nodes.unmarked,
+    events.JobSubmitted: apply_jobs.submitted,
+    events.JobHeld: apply_jobs.held,
+    events.JobReleased: apply_jobs.released,
+    events.JobCancelRequested: apply_jobs.cancel_requested,
+    events.JobRequeued: apply_jobs.requeued,
+    events.JobEnded: apply_jobs.ended,
+    events.AttemptAllocated: apply_jobs.allocated,
+    events.AttemptPrepared: apply_jobs.prepared,
+    events.AttemptPrepareFailed: apply_jobs.prepare_failed,
+    events.AttemptCommitted: apply_jobs.committed,
+    events.AttemptStarted: apply_jobs.started,
+    events.AttemptRankFailed: apply_jobs.rank_failed,
+    events.AttemptEnding: apply_jobs.ending,
+    events.AttemptStuck: apply_jobs.stuck,
+    events.AttemptPartEnded: apply_jobs.part_ended,
+    events.AttemptEnded: apply_jobs.attempt_ended,
+    events.AttemptOrphaned: apply_jobs.orphaned,
+    events.AttemptRecovered: apply_jobs.recovered,
+}

@@ -1,0 +1,309 @@
+"""Folding what happens to jobs and their attempts.
+
+Comes in: a State and an event of a job or an attempt. Goes out: the State changed. Called by: apply.
+
+Each handler checks what the event presupposes and raises ValueError or KeyError otherwise; apply adds the place.
+"""
+
+from __future__ import annotations
+
+from orchestrator.ledger import events
+from orchestrator.ledger.events import Event
+from orchestrator.ledger.records import (
+    PAST_KEPT,
+    Attempt,
+    Ending,
+    Hold,
+    Job,
+    NodeFault,
+    Orphan,
+    Part,
+    SubmitKey,
+)
+from orchestrator.ledger.state import State, amounts, attempt_placements
+from orchestrator.model.attempt import (
+    AttemptState,
+    AttemptSummary,
+    JobState,
+    PartState,
+    RankFailure,
+)
+from orchestrator.model.ids import AttemptId
+
+KEYS_KEPT_US = 24 * 3600 * 1_000_000  # an Idempotency-Key is good for a day
+
+
+def _require(condition: bool, problem: str) -> None:
+    if not condition:
+        raise ValueError(problem)
+
+
+def live(state: State, attempt: AttemptId) -> tuple[Job, Attempt]:
+    """The job and its live attempt of that id; ValueError if that attempt is not the live one."""
+    job = state.jobs.get(attempt.job)
+    if job is None or job.attempt is None or job.attempt.id != attempt:
+        raise ValueError(f"attempt {attempt} is not alive")
+    return job, job.attempt
+
+
+def _live_part(state: State, attempt_id: AttemptId, node: str, n: int) -> tuple[Job, Attempt, Part]:
+    job, attempt = live(state, attempt_id)
+    part = attempt.part(node)
+    if part is None or part.state is PartState.ENDED:
+        raise ValueError(f"attempt {attempt_id} has no live part on {node}")
+    state.nodes[node].acked = max(state.nodes[node].acked, n)
+    return job, attempt, part
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------
+
+
+def submitted(state: State, event: Event, body: events.JobSubmitted) -> None:
+    """A new job waits, or is held if it asks for that."""
+    _require(body.job not in state.jobs and body.job >= state.next_job, f"job {body.job} exists already")
+    job = Job(body.job, body.spec, body.owner, event.t_us, event.t_us)
+    state.jobs[job.id] = job
+    state.next_job = job.id + 1
+    state.open_scope(job)
+    if body.key:
+        _remember_key(state, event.t_us, body)
+    if body.spec.hold:
+        job.state = JobState.HELD
+        job.hold = Hold("submitted with hold", "held", event.by, event.t_us)
+    else:
+        state.enqueue(job)
+
+
+def _remember_key(state: State, t_us: int, body: events.JobSubmitted) -> None:
+    for key in list(state.keys):  # oldest first
+        if state.keys[key].t_us > t_us - KEYS_KEPT_US:
+            break
+        del state.keys[key]
+    state.keys[body.key] = SubmitKey(body.job, body.digest, t_us)
+
+
+def held(state: State, event: Event, body: events.JobHeld) -> None:
+    """It waits no longer, or not again after its attempt."""
+    job = state.jobs[body.job]
+    _require(job.attempt is None, f"job {job.id} has a live attempt")
+    if job.state is JobState.WAITING:
+        state.dequeue(job)
+    job.state = JobState.HELD
+    job.hold = Hold(body.why, body.code, event.by, event.t_us)
+
+
+def released(state: State, event: Event, body: events.JobReleased) -> None:
+    """It waits again with a clean slate."""
+    job = state.jobs[body.job]
+    _require(job.state is JobState.HELD, f"job {job.id} is not held")
+    job.hold, job.failures, job.faults = None, {}, []
+    _wait(state, job, event.t_us)
+
+
+def _wait(state: State, job: Job, t_us: int) -> None:
+    job.state, job.waiting_us = JobState.WAITING, t_us
+    state.enqueue(job)
+
+
+def cancel_requested(state: State, event: Event, body: events.JobCancelRequested) -> None:
+    """Its end is wanted: no attempt follows the present one."""
+    state.jobs[body.job].cancel_why = body.why
+
+
+def requeued(state: State, event: Event, body: events.JobRequeued) -> None:
+    """After an attempt it waits again, in its old place."""
+    job = state.jobs[body.job]
+    _require(job.attempt is None and job.state is not JobState.WAITING, f"job {job.id} can't wait twice")
+    job.why = body.why
+    _wait(state, job, event.t_us)
+
+
+def ended(state: State, event: Event, body: events.JobEnded) -> None:
+    """It leaves the state; the controller keeps its record in the history."""
+    job = state.jobs[body.job]
+    _require(job.attempt is None, f"job {job.id} has a live attempt")
+    if job.state is JobState.WAITING:
+        state.dequeue(job)
+    job.state, job.exit_code, job.why, job.ended_us = body.state, body.exit_code, body.why, event.t_us
+    job.hold = None
+    del state.jobs[job.id]
+
+
+# --- the way up -----------------------------------------------------------------------------------------------
+
+
+def allocated(state: State, event: Event, body: events.AttemptAllocated) -> None:
+    """Devices, limits and the port are taken for the whole gang."""
+    job = state.jobs[body.attempt.job]
+    _require(job.state is JobState.WAITING, f"job {job.id} does not wait")
+    _require(body.attempt.number == job.attempts + 1, f"attempt {body.attempt} is not the next one")
+    state.dequeue(job)
+    job.attempts, job.state = body.attempt.number, JobState.STARTING
+    job.attempt = Attempt(
+        id=body.attempt,
+        parts=[Part(placement) for placement in body.placements],
+        state=AttemptState.ALLOCATED,
+        allocated_us=event.t_us,
+        master_address=body.master_address,
+        master_port=body.master_port,
+        time_limit_s=body.time_limit_s,
+    )
+    state.hold_attempt(job, job.attempt)
+
+
+def prepared(state: State, event: Event, body: events.AttemptPrepared) -> None:
+    """One more node is ready."""
+    _, attempt, part = _live_part(state, body.attempt, body.node, body.n)
+    part.state = PartState.PREPARED
+    if attempt.ending is None:
+        ready = all(part.state is PartState.PREPARED for part in attempt.parts)
+        attempt.state = AttemptState.PREPARED if ready else AttemptState.PREPARING
+
+
+def prepare_failed(state: State, event: Event, body: events.AttemptPrepareFailed) -> None:
+    """One node holds nothing of it and says why: its share is free, the fault is the job's to explain."""
+    job, attempt, part = _live_part(state, body.attempt, body.node, body.n)
+    part.code, part.error = body.code, body.error
+    job.faults.append(NodeFault(body.node, body.code, body.error, event.t_us))
+    _end_part(state, attempt, part, event.t_us)
+
+
+def committed(state: State, event: Event, body: events.AttemptCommitted) -> None:
+    """The gang may run."""
+    _, attempt = live(state, body.attempt)
+    _require(attempt.committed_us == 0 and attempt.ending is None, f"attempt {attempt.id} can't be committed")
+    attempt.state, attempt.committed_us = AttemptState.COMMITTED, event.t_us
+
+
+def started(state: State, event: Event, body: events.AttemptStarted) -> None:
+    """One node's ranks have pids; the attempt runs when all nodes' do."""
+    job, attempt, part = _live_part(state, body.attempt, body.node, body.n)
+    part.state, part.started, part.pids, part.started_us = PartState.STARTED, True, body.pids, event.t_us
+    attempt.started_us = attempt.started_us or event.t_us
+    if attempt.ending is None and all(part.state is PartState.STARTED for part in attempt.parts):
+        attempt.state, job.state = AttemptState.RUNNING, JobState.RUNNING
+
+
+# --- the way down ---------------------------------------------------------------------------------------------
+
+
+def rank_failed(state: State, event: Event, body: events.AttemptRankFailed) -> None:
+    """The first failure on one node."""
+    _, _, part = _live_part(state, body.attempt, body.node, body.n)
+    part.failure = RankFailure(body.node, body.result, body.tail)
+
+
+def ending(state: State, event: Event, body: events.AttemptEnding) -> None:
+    """The gang is told to end; the first cause stands, a later order may only shorten the grace."""
+    job, attempt = live(state, body.attempt)
+    if attempt.ending is None:
+        attempt.ending = Ending(body.cause, body.order, event.t_us, body.detail)
+    elif body.order.grace_s < attempt.ending.order.grace_s:
+        attempt.ending.order = body.order
+    job.state = JobState.ENDING
+    if attempt.state is not AttemptState.RELEASING:
+        attempt.state = AttemptState.ENDING
+
+
+def stuck(state: State, event: Event, body: events.AttemptStuck) -> None:
+    """A process is left that can't be ended: the share stays taken."""
+    _, _, part = _live_part(state, body.attempt, body.node, body.n)
+    part.state, part.error = PartState.STUCK, body.error
+
+
+def part_ended(state: State, event: Event, body: events.AttemptPartEnded) -> None:
+    """One node has proof that nothing is left: its share is free."""
+    _, attempt, part = _live_part(state, body.attempt, body.node, body.n)
+    part.started = part.started or body.started
+    part.results, part.cause, part.tail = body.results, body.cause, body.tail
+    part.error = body.error or part.error
+    _end_part(state, attempt, part, event.t_us)
+
+
+def _end_part(state: State, attempt: Attempt, part: Part, t_us: int) -> None:
+    part.state, part.ended_us = PartState.ENDED, t_us
+    attempt.state = AttemptState.RELEASING
+    state.free_part(part.placement)
+
+
+def attempt_ended(state: State, event: Event, body: events.AttemptEnded) -> None:
+    """All parts are proved gone: limits and port are free, a summary stays with the job."""
+    job, attempt = live(state, body.attempt)
+    _require(
+        all(part.state is PartState.ENDED for part in attempt.parts), f"{attempt.id} is not gone everywhere"
+    )
+    placements = attempt_placements(attempt)
+    state.limits.release(state.scope(job), amounts(state, placements))
+    if attempt.master_port:
+        del state.ports[attempt.master_address][attempt.master_port]
+    summary = AttemptSummary(
+        number=attempt.id.number,
+        cause=body.cause,
+        placements=placements,
+        allocated_us=attempt.allocated_us,
+        started_us=attempt.started_us,
+        ended_us=event.t_us,
+        exit_code=body.exit_code,
+        detail=body.detail,
+        first_failed=first_failure(attempt),
+    )
+    job.past = [*job.past, summary][-PAST_KEPT:]
+    if body.retry_class:
+        job.failures[body.retry_class] = job.failures.get(body.retry_class, 0) + 1
+    job.attempt, job.state = None, JobState.ENDING
+
+
+def first_failure(attempt: Attempt) -> RankFailure | None:
+    """The failure that came first by the nodes' clocks; ties go to the first node of the gang."""
+    failures = [part.failure for part in attempt.parts if part.failure is not None]
+    return min(failures, key=lambda failure: failure.result.ended_us, default=None)
+
+
+# --- orphans --------------------------------------------------------------------------------------------------
+
+
+def orphaned(state: State, event: Event, body: events.AttemptOrphaned) -> None:
+    """A node holds what the ledger does not know; its last word on it counts."""
+    attempt = body.holding.attempt
+    state.orphans = [
+        orphan for orphan in state.orphans if (orphan.attempt, orphan.node) != (attempt, body.node)
+    ]
+    state.orphans.append(Orphan(attempt, body.node, body.holding, event.t_us))
+
+
+def recovered(state: State, event: Event, body: events.AttemptRecovered) -> None:
+    """An orphan becomes the live attempt of its job, which is made anew if it was forgotten."""
+    attempt_id = body.attempt
+    job = state.jobs.get(attempt_id.job)
+    if job is None:
+        job = state.jobs[attempt_id.job] = Job(
+            attempt_id.job, body.spec, body.owner, body.submitted_us, body.submitted_us
+        )
+        state.next_job = max(state.next_job, job.id + 1)
+        state.open_scope(job)
+    else:
+        _require(job.attempt is None and job.attempts < attempt_id.number, f"{attempt_id} is known already")
+        if job.state is JobState.WAITING:
+            state.dequeue(job)
+    job.hold, job.attempts, job.state = None, attempt_id.number, JobState.RUNNING
+    job.attempt = _recovered_attempt(event, body)
+    state.hold_attempt(job, job.attempt)
+    state.orphans = [orphan for orphan in state.orphans if orphan.attempt != attempt_id]
+
+
+def _recovered_attempt(event: Event, body: events.AttemptRecovered) -> Attempt:
+    parts = [Part(placement) for placement in body.placements]
+    for part in parts:
+        if part.placement.node in body.started_on:
+            part.state, part.started, part.started_us = PartState.STARTED, True, event.t_us
+    return Attempt(
+        id=body.attempt,
+        parts=parts,
+        state=AttemptState.RUNNING,
+        allocated_us=event.t_us,
+        master_address=body.master_address,
+        master_port=body.master_port,
+        time_limit_s=body.time_limit_s,
+        committed_us=event.t_us,
+        started_us=event.t_us if body.started_on else 0,
+    )

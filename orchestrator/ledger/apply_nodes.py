@@ -1,0 +1,87 @@
+"""Folding what happens to the wanted cluster and to nodes.
+
+Comes in: a State and an event of a node or the cluster. Goes out: the State changed. Called by: apply.
+"""
+
+from __future__ import annotations
+
+from orchestrator.ledger import events
+from orchestrator.ledger.events import Event
+from orchestrator.ledger.records import Node
+from orchestrator.ledger.state import State
+from orchestrator.model.cluster import ClusterSpec, Pool, SiteKind
+from orchestrator.model.node import Contact, Mark, MarkKind
+
+
+def cluster_applied(state: State, event: Event, body: events.ClusterApplied) -> None:
+    """Nodes of the spec appear; those taken out of it go when nothing of theirs runs, and get no more work."""
+    state.cluster, state.digest = body.spec, body.digest
+    wanted: dict[str, Pool] = {name: pool for pool in body.spec.pools for name in pool.nodes}
+    for node in list(state.nodes.values()):
+        node.wanted = node.name in wanted
+        if not node.wanted and not _busy(state, node.name):
+            del state.nodes[node.name]
+    for name, pool in wanted.items():
+        node = state.nodes.setdefault(name, Node(name, pool.name))
+        if not _busy(state, name):
+            node.pool = pool.name
+        node.address = address_of(body.spec, pool, name)
+    state.rebuild()
+
+
+def address_of(spec: ClusterSpec, pool: Pool, node: str) -> str:
+    """The address on the job network at which the gang's other nodes reach this one."""
+    site = spec.site_of(pool)
+    if site.kind is SiteKind.LOCAL:
+        return "127.0.0.1"
+    return next((host.address for host in site.hosts if host.name == node and host.address), node)
+
+
+def _busy(state: State, node: str) -> bool:
+    return any(job.attempt is not None and job.attempt.part(node) is not None for job in state.jobs.values())
+
+
+def joined(state: State, event: Event, body: events.NodeJoined) -> None:
+    """New facts: unproved until acceptance withdraws the mark. A new outbox: its records of what ran are lost."""
+    node = state.nodes[body.node]
+    if node.outbox and node.outbox != body.outbox:
+        _forgotten_by_agent(state, node.name)
+    if node.outbox != body.outbox:
+        node.outbox, node.acked = body.outbox, 0
+    node.facts = body.facts
+    node.contact, node.contact_us = Contact.OK, event.t_us
+    node.marks = [mark for mark in node.marks if mark.kind is not MarkKind.UNPROVED]
+    node.marks.append(Mark(MarkKind.UNPROVED, "not yet accepted", "controller", event.t_us))
+    state.index_node(node)
+
+
+def _forgotten_by_agent(state: State, name: str) -> None:
+    """Whatever of an attempt is on this node may have run: it is never started there again."""
+    for job in state.jobs.values():
+        part = job.attempt.part(name) if job.attempt is not None else None
+        if part is not None:
+            part.started = True
+
+
+def contact(state: State, event: Event, body: events.NodeContact) -> None:
+    """It began or ceased to answer; silence takes nothing from it."""
+    node = state.nodes[body.node]
+    node.contact, node.contact_us = body.contact, event.t_us
+    state.capacity.set_open(node.name, node.open)
+
+
+def marked(state: State, event: Event, body: events.NodeMarked) -> None:
+    """A reason against new work; the same one (kind and job) is replaced, not doubled."""
+    node = state.nodes[body.node]
+    node.marks = [mark for mark in node.marks if (mark.kind, mark.job) != (body.mark.kind, body.mark.job)]
+    node.marks.append(body.mark)
+    state.capacity.set_open(node.name, node.open)
+
+
+def unmarked(state: State, event: Event, body: events.NodeUnmarked) -> None:
+    """Marks of the kind go: all, or those of one job."""
+    node = state.nodes[body.node]
+    node.marks = [
+        mark for mark in node.marks if mark.kind is not body.kind or (body.job and mark.job != body.job)
+    ]
+    state.capacity.set_open(node.name, node.open)

@@ -1,0 +1,415 @@
+"""Every kind of event, once: its type, its version, its body.
+
+Comes in: bodies that the controller made of commands, reports and decisions. Goes out: `Event`, its stored form
+and back, through upcasters for bodies that an older version wrote. Called by: controller (makes), store (keeps
+the stored form), apply (folds).
+
+An event is a fact: folding it calls no scheduler, no price, no catalog. To change a body incompatibly raise its
+version and add an upcaster; a field with a default may be added freely. tests/ledger/golden keeps one stored event
+of each type and version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from orchestrator.model.attempt import EndCause, JobState, Placement, RankResult
+from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.codec import decode, encode
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.job import JobSpec, Owner
+from orchestrator.model.node import Contact, Mark, MarkKind, NodeFacts
+from orchestrator.model.protocol import EndOrder, Holding
+
+B = TypeVar("B")
+
+
+class Event(NamedTuple):
+    """One entry of the ledger. `seq` is gapless, `t_us` (UTC microseconds) never decreases, `batch` is the seq of
+    the first event that was committed with it, `by` says who caused it (user:alice, node:n1, scheduler)."""
+
+    seq: int
+    t_us: int
+    epoch: int
+    batch: int
+    subject: str
+    by: str
+    body: Any
+
+    @property
+    def type(self) -> str:
+        """The stable name of its kind, as in `job.submitted`."""
+        return TYPE_OF[type(self.body)][0]
+
+
+class StoredEvent(NamedTuple):
+    """An event as the store keeps it: the body as a plain JSON value with its type and version."""
+
+    seq: int
+    t_us: int
+    epoch: int
+    type: str
+    v: int
+    subject: str
+    batch: int
+    by: str
+    body: dict[str, Any]
+
+
+TYPE_OF: dict[type, tuple[str, int]] = {}
+CLASS_OF: dict[str, type] = {}
+UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+
+def event_type(name: str, v: int = 1) -> Callable[[type[B]], type[B]]:
+    """Register a body class under the type's stable name and its current version."""
+
+    def register(cls: type[B]) -> type[B]:
+        TYPE_OF[cls] = (name, v)
+        CLASS_OF[name] = cls
+        return cls
+
+    return register
+
+
+def to_stored(event: Event) -> StoredEvent:
+    """The plain form of an event."""
+    name, v = TYPE_OF[type(event.body)]
+    return StoredEvent(
+        event.seq, event.t_us, event.epoch, name, v, event.subject, event.batch, event.by, encode(event.body)
+    )
+
+
+def from_stored(stored: StoredEvent) -> Event:
+    """The event of a plain form; ValueError if this version can't read it."""
+    cls = CLASS_OF.get(stored.type)
+    if cls is None or stored.v > TYPE_OF[cls][1]:
+        raise ValueError(
+            f"event {stored.seq}: {stored.type} version {stored.v} was written by a newer Gangline"
+        )
+    body = stored.body
+    for v in range(stored.v, TYPE_OF[cls][1]):
+        body = UPCASTERS[(stored.type, v)](body)
+    return Event(
+        stored.seq, stored.t_us, stored.epoch, stored.batch, stored.subject, stored.by, decode(cls, body)
+    )
+
+
+def job_subject(job: int) -> str:
+    """The subject of events about a job."""
+    return f"job/{job}"
+
+
+def node_subject(node: str) -> str:
+    """The subject of events about a node."""
+    return f"node/{node}"
+
+
+# --- the ledger, the controller, access -----------------------------------------------------------------------
+
+
+@event_type("controller.started")
+@dataclass(frozen=True, slots=True)
+class ControllerStarted:
+    """A controller took the ledger under the event's epoch."""
+
+    version: str
+    host: str
+
+
+@event_type("ledger.restored")
+@dataclass(frozen=True, slots=True)
+class LedgerRestored:
+    """This ledger is an old backup: nothing starts until every node has told what it holds, or a person says so.
+
+    Job ids below `next_job` may be in use by jobs that this ledger has forgotten.
+    """
+
+    next_job: int
+    backup_t_us: int
+
+
+@event_type("ledger.recovered")
+@dataclass(frozen=True, slots=True)
+class LedgerRecovered:
+    """What the nodes hold is in the ledger again; starts go on. `without` names nodes that were not waited for."""
+
+    without: tuple[str, ...] = ()
+
+
+@event_type("token.created")
+@dataclass(frozen=True, slots=True)
+class TokenCreated:
+    """A bearer token, by its SHA-256. `role` admin, operator, submit, read, join or node; `name` the POSIX user or the
+    node it is bound to; `expires_us` 0 means never."""
+
+    id: str
+    sha256: str
+    role: str
+    name: str
+    expires_us: int = 0
+
+
+@event_type("token.revoked")
+@dataclass(frozen=True, slots=True)
+class TokenRevoked:
+    """The token is worth nothing from now on."""
+
+    id: str
+
+
+@event_type("cluster.applied")
+@dataclass(frozen=True, slots=True)
+class ClusterApplied:
+    """The wanted cluster, as of a person's apply. `digest` is the SHA-256 of its canonical form."""
+
+    spec: ClusterSpec
+    digest: str
+
+
+# --- nodes ----------------------------------------------------------------------------------------------------
+
+
+@event_type("node.joined")
+@dataclass(frozen=True, slots=True)
+class NodeJoined:
+    """A node's agent told what it runs on; again after a reboot, a change of hardware or a loss of its journal."""
+
+    node: str
+    facts: NodeFacts
+    outbox: str
+
+
+@event_type("node.contact")
+@dataclass(frozen=True, slots=True)
+class NodeContact:
+    """The node began or ceased to answer."""
+
+    node: str
+    contact: Contact
+
+
+@event_type("node.marked")
+@dataclass(frozen=True, slots=True)
+class NodeMarked:
+    """A reason against new work on the node."""
+
+    node: str
+    mark: Mark
+
+
+@event_type("node.unmarked")
+@dataclass(frozen=True, slots=True)
+class NodeUnmarked:
+    """Marks of that kind (of that job, unless 0) are withdrawn."""
+
+    node: str
+    kind: MarkKind
+    job: int = 0
+    why: str = ""
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------
+
+
+@event_type("job.submitted")
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """A job was taken in. `key` and `digest` make a repeated submit find the same job."""
+
+    job: int
+    spec: JobSpec
+    owner: Owner
+    key: str = ""
+    digest: str = ""
+
+
+@event_type("job.held")
+@dataclass(frozen=True, slots=True)
+class JobHeld:
+    """The job gets no attempt until it is released."""
+
+    job: int
+    why: str
+    code: str = "held"
+
+
+@event_type("job.released")
+@dataclass(frozen=True, slots=True)
+class JobReleased:
+    """A person let a held job wait again; its counts of failures start anew."""
+
+    job: int
+
+
+@event_type("job.cancel_requested")
+@dataclass(frozen=True, slots=True)
+class JobCancelRequested:
+    """A person wants the job gone; its attempt, if any, is told to end first."""
+
+    job: int
+    why: str = ""
+
+
+@event_type("job.requeued")
+@dataclass(frozen=True, slots=True)
+class JobRequeued:
+    """After an attempt the job waits again, at its old place."""
+
+    job: int
+    why: str
+
+
+@event_type("job.ended")
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """The job is over. `exit_code` is that of its last attempt, as shells count."""
+
+    job: int
+    state: JobState
+    exit_code: int = 0
+    why: str = ""
+
+
+# --- attempts -------------------------------------------------------------------------------------------------
+
+
+@event_type("attempt.allocated")
+@dataclass(frozen=True, slots=True)
+class AttemptAllocated:
+    """Devices are taken for a start. `time_limit_s` 0 means none."""
+
+    attempt: AttemptId
+    placements: tuple[Placement, ...]
+    master_address: str = ""
+    master_port: int = 0
+    time_limit_s: int = 0
+
+
+@event_type("attempt.prepared")
+@dataclass(frozen=True, slots=True)
+class AttemptPrepared:
+    """One node has everything ready. `n` is the agent's number of the report, here and below."""
+
+    attempt: AttemptId
+    node: str
+    n: int = 0
+
+
+@event_type("attempt.prepare_failed")
+@dataclass(frozen=True, slots=True)
+class AttemptPrepareFailed:
+    """One node could not set it up, and holds nothing of it."""
+
+    attempt: AttemptId
+    node: str
+    code: str
+    error: str
+    n: int = 0
+
+
+@event_type("attempt.committed")
+@dataclass(frozen=True, slots=True)
+class AttemptCommitted:
+    """The gang may run: written before any agent hears of it."""
+
+    attempt: AttemptId
+
+
+@event_type("attempt.started")
+@dataclass(frozen=True, slots=True)
+class AttemptStarted:
+    """All ranks of one node have pids."""
+
+    attempt: AttemptId
+    node: str
+    pids: tuple[int, ...] = ()
+    n: int = 0
+
+
+@event_type("attempt.rank_failed")
+@dataclass(frozen=True, slots=True)
+class AttemptRankFailed:
+    """The first failing rank of one node, as the node saw it."""
+
+    attempt: AttemptId
+    node: str
+    result: RankResult
+    tail: str = ""
+    n: int = 0
+
+
+@event_type("attempt.ending")
+@dataclass(frozen=True, slots=True)
+class AttemptEnding:
+    """The whole gang is told to end; the first cause stands, a later event can only shorten the grace."""
+
+    attempt: AttemptId
+    cause: EndCause
+    order: EndOrder
+    detail: str = ""
+
+
+@event_type("attempt.stuck")
+@dataclass(frozen=True, slots=True)
+class AttemptStuck:
+    """One node can't prove it gone: its devices stay taken."""
+
+    attempt: AttemptId
+    node: str
+    error: str
+    n: int = 0
+
+
+@event_type("attempt.part_ended")
+@dataclass(frozen=True, slots=True)
+class AttemptPartEnded:
+    """One node proved that nothing of the attempt is left: its devices are free. `cause` as in AgentEvent."""
+
+    attempt: AttemptId
+    node: str
+    started: bool = False
+    results: tuple[RankResult, ...] = ()
+    cause: str = ""
+    error: str = ""
+    tail: str = ""
+    n: int = 0
+
+
+@event_type("attempt.ended")
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """All parts have ended; `retry_class` names the count of failures that it adds to (empty: none)."""
+
+    attempt: AttemptId
+    cause: EndCause
+    exit_code: int = 0
+    detail: str = ""
+    retry_class: str = ""
+
+
+@event_type("attempt.orphaned")
+@dataclass(frozen=True, slots=True)
+class AttemptOrphaned:
+    """A node holds an attempt that this ledger does not know. It is left alone, listed, and can be taken back."""
+
+    node: str
+    holding: Holding
+
+
+@event_type("attempt.recovered")
+@dataclass(frozen=True, slots=True)
+class AttemptRecovered:
+    """An orphan taken into the ledger: its job, if that was forgotten, and its devices on every node of the gang."""
+
+    attempt: AttemptId
+    spec: JobSpec
+    owner: Owner
+    placements: tuple[Placement, ...]
+    submitted_us: int
+    master_address: str = ""
+    master_port: int = 0
+    time_limit_s: int = 0
+    started_on: tuple[str, ...] = ()

@@ -1,0 +1,178 @@
+"""The mutable records that State is made of; a snapshot is their plain form.
+
+Comes in: what apply folds. Goes out: jobs with their attempts, nodes, tokens, orphans. Called by: apply (changes
+them), scheduler and controller (read them). Times are UTC microseconds, 0 where something has not happened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from orchestrator.model.attempt import (
+    AttemptState,
+    AttemptSummary,
+    EndCause,
+    JobState,
+    PartState,
+    Placement,
+    RankFailure,
+    RankResult,
+)
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.job import JobSpec, Owner
+from orchestrator.model.node import Contact, Mark, NodeFacts
+from orchestrator.model.protocol import EndOrder, Holding
+
+
+@dataclass(slots=True)
+class Part:
+    """One node's share of an attempt. `slots`, `cores`, `memory` are held until its state is ENDED."""
+
+    placement: Placement
+    state: PartState = PartState.WAITING
+    started: bool = False  # a rank may have run here: it is never started here again
+    started_us: int = 0
+    ended_us: int = 0
+    pids: tuple[int, ...] = ()
+    results: tuple[RankResult, ...] = ()
+    failure: RankFailure | None = None
+    error: str = ""
+    code: str = ""
+    cause: str = ""
+    tail: str = ""
+
+
+@dataclass(slots=True)
+class Ending:
+    """Why and how an attempt was told to end."""
+
+    cause: EndCause
+    order: EndOrder
+    since_us: int
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """The one live attempt of a job. Parts are in gang order (the first holds rank 0)."""
+
+    id: AttemptId
+    parts: list[Part]
+    state: AttemptState
+    allocated_us: int
+    master_address: str = ""
+    master_port: int = 0
+    time_limit_s: int = 0
+    committed_us: int = 0
+    started_us: int = 0
+    ending: Ending | None = None
+
+    def part(self, node: str) -> Part | None:
+        """The share of that node, or None."""
+        for part in self.parts:
+            if part.placement.node == node:
+                return part
+        return None
+
+    @property
+    def deadline_us(self) -> int:
+        """When its time limit ends it; 0 if it has none or has not started."""
+        return self.started_us + self.time_limit_s * 1_000_000 if self.started_us and self.time_limit_s else 0
+
+
+@dataclass(slots=True)
+class Hold:
+    """Why a job gets no attempt: `code` `held` by a person, else the reason's code."""
+
+    why: str
+    code: str
+    by: str
+    since_us: int
+
+
+@dataclass(slots=True)
+class NodeFault:
+    """A node on which this job could not be prepared."""
+
+    node: str
+    code: str
+    error: str
+    t_us: int
+
+
+@dataclass(slots=True)
+class Job:
+    """A job that is not over, and what is known of its past attempts."""
+
+    id: int
+    spec: JobSpec
+    owner: Owner
+    submitted_us: int
+    waiting_us: int  # since when it waits, or waited last
+    state: JobState = JobState.WAITING
+    hold: Hold | None = None
+    cancel_why: str | None = None
+    attempts: int = 0  # numbers given so far
+    attempt: Attempt | None = None
+    past: list[AttemptSummary] = field(default_factory=list)  # the last PAST_KEPT of them
+    failures: dict[str, int] = field(default_factory=dict)  # attempts ended, by retry class
+    faults: list[NodeFault] = field(default_factory=list)
+    ended_us: int = 0
+    exit_code: int = 0
+    why: str = ""
+
+
+PAST_KEPT = 10  # attempts whose summary a job carries along
+
+
+@dataclass(slots=True)
+class Node:
+    """A node of the spec, or one that joined: what it is made of and why it may not be given work."""
+
+    name: str
+    pool: str
+    contact: Contact = Contact.NEVER
+    contact_us: int = 0
+    facts: NodeFacts | None = None
+    outbox: str = ""
+    acked: int = 0  # the highest agent event that is in the ledger
+    marks: list[Mark] = field(default_factory=list)
+    address: str = ""
+    wanted: bool = True  # in the spec; a node taken out of it keeps its work and gets no more
+    holders: dict[int, AttemptId] = field(default_factory=dict)  # slot -> attempt
+
+    @property
+    def open(self) -> bool:
+        """Whether it may be given work."""
+        return self.wanted and self.contact is Contact.OK and not self.marks and self.facts is not None
+
+
+@dataclass(slots=True)
+class Token:
+    """A bearer token as the ledger knows it."""
+
+    id: str
+    sha256: str
+    role: str
+    name: str
+    created_us: int
+    expires_us: int = 0
+
+
+@dataclass(slots=True)
+class SubmitKey:
+    """An Idempotency-Key and the job it made; kept for a day."""
+
+    job: int
+    digest: str
+    t_us: int
+
+
+@dataclass(slots=True)
+class Orphan:
+    """What one node holds of an attempt that the ledger does not know."""
+
+    attempt: AttemptId
+    node: str
+    holding: Holding
+    since_us: int

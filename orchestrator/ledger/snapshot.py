@@ -1,0 +1,56 @@
+"""State as plain JSON and back: the records only, since the indexes follow from them.
+
+Comes in: a State, or the body of a snapshot. Goes out: the other. Called by: controller (keeps and loads
+snapshots), replay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.ledger.records import Job, Node, Orphan, SubmitKey, Token
+from orchestrator.ledger.state import State
+from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.codec import decode, encode
+
+VERSION = 1  # of this format; a reader takes its own version and those it has an upcaster for
+
+
+def to_plain(state: State) -> dict[str, Any]:
+    """The records as plain JSON."""
+    return {
+        "seq": state.seq,
+        "t_us": state.t_us,
+        "epoch": state.epoch,
+        "next_job": state.next_job,
+        "recovering": state.recovering,
+        "forgotten_from": state.forgotten_from,
+        "cluster": encode(state.cluster) if state.cluster is not None else None,
+        "digest": state.digest,
+        "nodes": [encode(node) for node in state.nodes.values()],
+        "jobs": [encode(job) for job in state.jobs.values()],
+        "tokens": [encode(token) for token in state.tokens.values()],
+        "keys": {key: encode(value) for key, value in state.keys.items()},
+        "orphans": [encode(orphan) for orphan in state.orphans],
+    }
+
+
+def from_plain(plain: dict[str, Any]) -> State:
+    """The State that `to_plain` described; CodecError or KeyError if it did not."""
+    state = State(
+        seq=plain["seq"],
+        t_us=plain["t_us"],
+        epoch=plain["epoch"],
+        next_job=plain["next_job"],
+        recovering=plain["recovering"],
+        forgotten_from=plain["forgotten_from"],
+        cluster=decode(ClusterSpec, plain["cluster"]) if plain["cluster"] is not None else None,
+        digest=plain["digest"],
+        orphans=[decode(Orphan, item) for item in plain["orphans"]],
+    )
+    state.nodes = {node.name: node for node in (decode(Node, item) for item in plain["nodes"])}
+    state.jobs = {job.id: job for job in (decode(Job, item) for item in plain["jobs"])}
+    state.tokens = {token.id: token for token in (decode(Token, item) for item in plain["tokens"])}
+    state.keys = {key: decode(SubmitKey, value) for key, value in plain["keys"].items()}
+    state.rebuild()
+    return state

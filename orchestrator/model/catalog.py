@@ -1,0 +1,50 @@
+"""What is known of GPU models and instance types: the shapes of the catalog that pure rooms get as an argument.
+
+Comes in: dated data that `catalog` has read. Goes out: `Catalog`. Called by: catalog (builds it); spec, planning,
+scheduler, autoscale, simulate (read it).
+
+Units: bytes, watts, micro-dollars. Prices are those of one region on one day and age; nothing may depend on them being
+right, and what the catalog does not know is skipped, never assumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class GpuModel:
+    """One GPU model. `max_watts` is its default power limit, `pci_ids` the PCI device ids that it reports.
+
+    `watts_verified` is False where the figure was not seen in a source that can be named.
+    """
+
+    name: str
+    memory: int
+    max_watts: int
+    pci_ids: tuple[str, ...] = ()
+    watts_verified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceType:
+    """One type that a cloud sells. `prices` maps a region to micro-dollars per hour on demand."""
+
+    name: str
+    vcpus: int
+    memory: int
+    gpu_model: str
+    gpus: int
+    efa: int = 0
+    prices: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """GPU models and instance types by name, each set with the day it was taken on and where from."""
+
+    gpus: dict[str, GpuModel]
+    instances: dict[str, InstanceType]
+    gpus_as_of: str
+    instances_as_of: str
+    sources: tuple[str, ...]

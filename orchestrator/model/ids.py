@@ -1,0 +1,40 @@
+"""How things are numbered: jobs, attempts, units.
+
+Comes in: integers. Goes out: the text forms of DESIGN's ids (`1234/2`, `gangline-1234-2.service`) and back.
+Called by: every room that prints or parses an id.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class AttemptId(NamedTuple):
+    """Attempt `number` (from 1) of job `job`. Its text form is `job/number`."""
+
+    job: int
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.job}/{self.number}"
+
+    @property
+    def unit(self) -> str:
+        """The name of its unit on every node: the systemd unit, the control group, the directory."""
+        return f"gangline-{self.job}-{self.number}"
+
+
+def parse_attempt(text: str) -> AttemptId:
+    """`"1234/2"` -> AttemptId(1234, 2); ValueError with the text if it is not one."""
+    job, _, number = text.partition("/")
+    if not (job.isdecimal() and number.isdecimal()):
+        raise ValueError(f"not an attempt id: {text!r} (an attempt is written job/number, as in 1234/2)")
+    return AttemptId(int(job), int(number))
+
+
+def parse_unit(text: str) -> AttemptId:
+    """The inverse of `AttemptId.unit`; ValueError with the text if it is not one."""
+    parts = text.split("-")
+    if len(parts) != 3 or parts[0] != "gangline" or not (parts[1].isdecimal() and parts[2].isdecimal()):
+        raise ValueError(f"not a unit of Gangline: {text!r}")
+    return AttemptId(int(parts[1]), int(parts[2]))

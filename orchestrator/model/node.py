@@ -1,0 +1,73 @@
+"""Nodes and devices: what a node is made of, and why it may not be given work.
+
+Comes in: what the agent measured and what people said. Goes out: `NodeFacts`, `Device`, `Mark`, the words for
+contact. Called by: ledger, scheduler, controller, agent, API.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.model.base import Word
+from orchestrator.model.ids import AttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU: `slot` is its place in PCI order, `memory` in bytes. `emulated` ones exist on paper only."""
+
+    slot: int
+    model: str
+    memory: int = 0
+    uuid: str = ""
+    pci: str = ""
+    emulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What the agent found on its node. `memory` in bytes. `run_as` is the agent's own POSIX name; an agent that
+    can't switch users runs jobs of that name only."""
+
+    boot_id: str
+    cores: int
+    memory: int
+    devices: tuple[Device, ...] = ()
+    machine_id: str = ""
+    hostname: str = ""
+    agent_version: str = ""
+    run_as: str = ""
+    can_switch_user: bool = False
+    supervisor: str = ""  # systemd, cgroup2 or process-tree: how units are kept together
+
+
+class Contact(Word):
+    """Whether a node answers. Silence never removes a node."""
+
+    NEVER = "never"  # known from the spec, not yet heard of
+    OK = "ok"
+    SUSPECT = "suspect"  # one lease missed
+    UNREACHABLE = "unreachable"  # its attempts count as lost until there is proof
+
+
+class MarkKind(Word):
+    """Why a node gets no new work although it answers."""
+
+    UNPROVED = "unproved"  # acceptance has not passed
+    CORDONED = "cordoned"  # a person said so
+    DRAINING = "draining"  # something is wrong that work can't repair: an unkillable process, a failed epilog
+    PREPARE_FAILED = (
+        "prepare_failed"  # a job could not be prepared here; withdrawn if the job turns out at fault
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One reason against new work on a node; removed by kind (and job, where one caused it)."""
+
+    kind: MarkKind
+    why: str
+    by: str
+    since_us: int
+    job: int = 0
+    attempt: AttemptId | None = None

@@ -1,0 +1,132 @@
+"""The pass on one page: order, place, and say why the rest waits. Booking, planning and backfill join here.
+
+Comes in: State, `Policy`, the time in UTC microseconds, a work budget in probes (a probe is one look at one class
+of jobs). Goes out: the decisions in order, reasons through the Reporter, State unchanged. Called by: controller/loop
+and simulate.
+
+The policy of this first version is strict order within a pool: by priority, then submit order. A gang that can't be
+placed closes its pools to everyone behind it, so that no stream of small jobs starves it. A job that a *limit*
+stops closes nothing: what it lacks is not in the pool.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from orchestrator.ledger.records import Job
+from orchestrator.ledger.state import ClassKey, JobClass, Place, State, amounts
+from orchestrator.ledger.statement import Statement
+from orchestrator.model.decisions import Decision, Reporter, Start
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.job import Workload
+from orchestrator.model.reasons import Reason, reason
+from orchestrator.scheduler import place, refuse
+
+# Seconds a job may run when neither it nor its queue says; serving runs until it is stopped (DESIGN section 5).
+DEFAULT_TIME_LIMIT_S = {
+    Workload.SERVING: 0,
+    Workload.TRAINING: 24 * 3600,
+    Workload.BATCH: 4 * 3600,
+    Workload.INTERACTIVE: 2 * 3600,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Settings of a pass."""
+
+    default_time_limit_s: tuple[tuple[Workload, int], ...] = tuple(DEFAULT_TIME_LIMIT_S.items())
+
+    def time_limit_s(self, state: State, job: Job) -> int:
+        """The job's own limit, else its queue's default, else its workload's; 0 is endless."""
+        if job.spec.time_limit_s:
+            return job.spec.time_limit_s
+        queue = state.queue(job.spec.queue)
+        if queue is not None and queue.limits.default_time_limit_s:
+            return queue.limits.default_time_limit_s
+        return dict(self.default_time_limit_s)[job.spec.workload]
+
+
+@dataclass(slots=True)
+class _Pass:
+    """What one pass carries along."""
+
+    state: State
+    policy: Policy
+    reporter: Reporter
+    probes: int
+    statement: Statement
+    decisions: list[Decision] = field(default_factory=list)
+    closed: dict[str, int] = field(default_factory=dict)  # pool -> the job that waits for it
+
+
+def decide(
+    state: State, policy: Policy, now_us: int, work_budget: int, reporter: Reporter
+) -> tuple[Decision, ...]:
+    """What to start now. State is the same when this returns, whatever happens inside."""
+    run = _Pass(state, policy, reporter, work_budget, Statement(state))
+    stop = refuse.stop_reason(state)
+    try:
+        for job_class, job in _in_order(run, stop):
+            _try_start(run, job_class, job)
+    finally:
+        run.statement.rollback(0)
+    return tuple(run.decisions)
+
+
+def _in_order(run: _Pass, stop: Reason | None) -> Iterator[tuple[JobClass, Job]]:
+    """Jobs by priority, then id, over all classes; a class leaves when a job of it is blocked."""
+    heads: list[tuple[Place, int, ClassKey]] = []
+    for number, (key, job_class) in enumerate(run.state.classes.items()):
+        if stop is not None:
+            run.reporter.class_blocked(key, stop)
+        else:
+            heads.append((job_class.waiting[0], number, key))
+    heapq.heapify(heads)
+    taken = [0] * len(heads)
+    while heads and run.probes > 0:
+        run.probes -= 1
+        at, number, key = heads[0]
+        job_class = run.state.classes[key]
+        started = len(run.decisions)
+        yield job_class, run.state.jobs[at.job]
+        taken[number] += 1
+        if len(run.decisions) > started and taken[number] < len(job_class.waiting):
+            heapq.heapreplace(heads, (job_class.waiting[taken[number]], number, key))
+        else:
+            heapq.heappop(heads)
+    for _, _, key in sorted(heads):  # the budget ran out before these were looked at
+        run.reporter.class_blocked(key, reason("wait.next-pass"))
+
+
+def _try_start(run: _Pass, job_class: JobClass, job: Job) -> None:
+    found = place.find(run.state, job, run.closed)
+    if isinstance(found, place.Blocked):
+        _block(run, job_class.key, job, found)
+        return
+    scope = run.state.scope(job)
+    wanted = amounts(run.state, found)
+    over = run.state.limits.binding(scope, wanted)
+    if over is not None:
+        run.reporter.class_blocked(job_class.key, refuse.limit_reason(over))
+        return
+    address, port = place.rendezvous(run.state, job.spec, job.id, found)
+    if port < 0:
+        first, last = place.port_range(run.state, found)
+        run.reporter.class_blocked(
+            job_class.key, reason("wait.ports", address=address, first=first, last=last)
+        )
+        return
+    run.statement.take(scope, found, wanted, address, port)
+    attempt = AttemptId(job.id, job.attempts + 1)
+    limit = run.policy.time_limit_s(run.state, job)
+    run.decisions.append(Start(attempt, found, address, port, limit))
+
+
+def _block(run: _Pass, key: ClassKey, job: Job, blocked: place.Blocked) -> None:
+    """Tell why, and keep the pools it waits for from everyone behind it."""
+    run.reporter.class_blocked(key, blocked.reason)
+    for pool in blocked.pools:
+        run.closed.setdefault(pool, job.id)

@@ -1,0 +1,119 @@
+"""What can never run, and what stops everything: reasons that no end of other work takes away.
+
+Comes in: State, a job as asked for. Goes out: a `Reason`, or None. Called by: controller (at submit, so that a job
+that can never run is refused there), cycle (what stops the whole pass, limits in words).
+"""
+
+from __future__ import annotations
+
+from orchestrator.ledger.limits import Binding
+from orchestrator.ledger.state import State, queue_scope, user_ceilings
+from orchestrator.model.cluster import Pool, Queue
+from orchestrator.model.job import JobSpec
+from orchestrator.model.node import Contact
+from orchestrator.model.reasons import Reason, dimension_words, reason
+from orchestrator.scheduler.place import Need, models_of, need_of, suits
+
+UNKNOWN = 1 << 62  # cores or bytes of a node that has not reported yet: more than any job asks
+
+
+def stop_reason(state: State) -> Reason | None:
+    """Why nothing at all may start now, or None."""
+    if state.cluster is None:
+        return reason("wait.no-cluster")
+    if state.recovering:
+        silent = sum(1 for node in state.nodes.values() if node.contact is not Contact.OK)
+        return reason("wait.recovering", silent=silent)
+    return None
+
+
+def limit_reason(over: Binding) -> Reason:
+    """A binding limit in words."""
+    return reason(
+        "wait.limit",
+        scope=scope_words(over.scope),
+        what=dimension_words(over.dimension),
+        ceiling=over.ceiling,
+        used=over.used,
+        over=over.over,
+    )
+
+
+def scope_words(scope: str) -> str:
+    """`queue=research/user=alice` -> `alice in queue research`."""
+    queue, _, user = scope.partition("/user=")
+    queue = queue.replace("queue=", "queue ")
+    return f"{user} in {queue}" if user else queue
+
+
+def never(state: State, spec: JobSpec, owner: str) -> Reason | None:
+    """Why the job can't run however long it waits on the cluster as wanted now; None if it can."""
+    if state.cluster is None:
+        return None  # nothing is known yet; it waits with that reason
+    queue = state.queue(spec.queue)
+    if queue is None:
+        known = ", ".join(queue.name for queue in state.cluster.queues)
+        return reason("never.queue", queue=spec.queue, known=known)
+    most = queue.limits.max_time_limit_s
+    if most and spec.time_limit_s > most:
+        return reason("never.time-limit", queue=queue.name, max_s=most, asked_s=spec.time_limit_s)
+    return _never_capacity(state, spec) or _never_limit(state, spec, owner, queue)
+
+
+def _never_capacity(state: State, spec: JobSpec) -> Reason | None:
+    pools = state.cluster.pools if state.cluster else ()
+    models = models_of(spec)
+    if models and not any(pool.gpu and pool.gpu.model in models for pool in pools):
+        known = ", ".join(sorted({pool.gpu.model for pool in pools if pool.gpu})) or "no GPUs"
+        return reason("never.model", models=", ".join(models), known=known)
+    need = need_of(spec)
+    most = max((_most_units(state, pool, need) for pool in pools if suits(pool, spec)), default=0)
+    if most >= need.units:
+        return None
+    if need.spread:
+        return reason("never.nodes", nodes=need.units, gpus=need.gpus, cores=need.cores, most=most)
+    return reason("never.tasks", tasks=need.units, gpus=need.gpus, cores=need.cores, most=most)
+
+
+def _most_units(state: State, pool: Pool, need: Need) -> int:
+    """Units of the gang that the whole pool takes when empty, by the spec and by what its nodes have reported."""
+    each = [_node_units(state, pool, name, need) for name in pool.nodes]
+    each += [_units(pool.gpu.count if pool.gpu else 0, pool.cores, pool.memory, need)] * (
+        pool.most_nodes() - len(pool.nodes)
+    )
+    return sum(min(units, 1) if need.spread else units for units in each)
+
+
+def _node_units(state: State, pool: Pool, name: str, need: Need) -> int:
+    node = state.nodes.get(name)
+    facts = node.facts if node is not None else None
+    cores = pool.cores or (facts.cores if facts else 0)
+    memory = pool.memory or (facts.memory if facts else 0)
+    return _units(pool.gpu.count if pool.gpu else 0, cores, memory, need)
+
+
+def _units(gpus: int, cores: int, memory: int, need: Need) -> int:
+    units = need.units
+    if need.gpus:
+        units = min(units, gpus // need.gpus)
+    if need.cores:
+        units = min(units, (cores or UNKNOWN) // need.cores)
+    if need.memory:
+        units = min(units, (memory or UNKNOWN) // need.memory)
+    return units
+
+
+def _never_limit(state: State, spec: JobSpec, owner: str, queue: Queue) -> Reason | None:
+    """A ceiling that the job alone would pass."""
+    gpus = spec.request.total_gpus()
+    levels = [(f"a job in queue {queue.name}", {"gpus": queue.limits.max_gpus_per_job or gpus})]
+    levels.append((f"{owner} in queue {queue.name}", user_ceilings(queue)))
+    path = state.limits.path(queue_scope(queue.name))
+    levels += [(scope_words(scope.name), scope.ceilings) for scope in path]
+    for words, ceilings in levels:
+        for dimension, need in (("jobs", 1), ("gpus", gpus)):
+            ceiling = ceilings.get(dimension)
+            if ceiling is not None and need > ceiling:
+                what = dimension_words(dimension)
+                return reason("never.limit", scope=words, what=what, ceiling=ceiling, need=need)
+    return None
