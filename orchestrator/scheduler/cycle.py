@@ -15,9 +15,11 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from orchestrator.ledger.limits import Amounts
 from orchestrator.ledger.records import Job
 from orchestrator.ledger.state import ClassKey, JobClass, Place, State, amounts
 from orchestrator.ledger.statement import Statement
+from orchestrator.model.attempt import Placement
 from orchestrator.model.decisions import Decision, Reporter, Start
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import Workload
@@ -102,27 +104,35 @@ def _in_order(run: _Pass, stop: Reason | None) -> Iterator[tuple[JobClass, Job]]
 
 
 def _try_start(run: _Pass, job_class: JobClass, job: Job) -> None:
-    found = place.find(run.state, job, run.closed)
-    if isinstance(found, place.Blocked):
-        _block(run, job_class.key, job, found)
-        return
+    """Start the job in the first pool that takes it, is open to it, and fits its limits; else tell why not."""
     scope = run.state.scope(job)
-    wanted = amounts(run.state, found)
-    over = run.state.limits.binding(scope, wanted)
-    if over is not None:
-        run.reporter.class_blocked(job_class.key, refuse.limit_reason(over))
+    options = place.options(run.state, job)
+    if not options:
+        _block(run, job_class.key, job, place.why_not(run.state, job))
         return
-    address, port = place.rendezvous(run.state, job.spec, job.id, found)
+    reasons: list[Reason] = []
+    for option in options:
+        wanted = amounts(run.state, option.placements)
+        over = run.state.limits.binding(scope, wanted)
+        if over is not None:
+            reasons.append(refuse.limit_reason(over))
+        elif option.pool in run.closed:
+            reasons.insert(0, reason("wait.order", pool=option.pool, ahead=run.closed[option.pool]))
+        else:
+            _start(run, job_class.key, job, option.placements, wanted)
+            return
+    run.reporter.class_blocked(job_class.key, reasons[0])
+
+
+def _start(run: _Pass, key: ClassKey, job: Job, parts: tuple[Placement, ...], wanted: Amounts) -> None:
+    address, port = place.rendezvous(run.state, job.spec, job.id, parts)
     if port < 0:
-        first, last = place.port_range(run.state, found)
-        run.reporter.class_blocked(
-            job_class.key, reason("wait.ports", address=address, first=first, last=last)
-        )
+        first, last = place.port_range(run.state, parts)
+        run.reporter.class_blocked(key, reason("wait.ports", address=address, first=first, last=last))
         return
-    run.statement.take(scope, found, wanted, address, port)
-    attempt = AttemptId(job.id, job.attempts + 1)
+    run.statement.take(run.state.scope(job), parts, wanted, address, port)
     limit = run.policy.time_limit_s(run.state, job)
-    run.decisions.append(Start(attempt, found, address, port, limit))
+    run.decisions.append(Start(AttemptId(job.id, job.attempts + 1), parts, address, port, limit))
 
 
 def _block(run: _Pass, key: ClassKey, job: Job, blocked: place.Blocked) -> None:

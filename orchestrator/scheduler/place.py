@@ -1,7 +1,7 @@
 """Where a gang fits now: best fit by free devices, within one pool, with exact device slots.
 
-Comes in: State (as the pass has changed it so far), a job, the pools that are closed to it. Goes out: placements in
-gang order, or `Blocked` with the reason. Called by: cycle.
+Comes in: State (as the pass has changed it so far), a job. Goes out: placements in gang order, pool by pool, or
+`Blocked` with the reason. Called by: cycle.
 
 Best fit: the open nodes with the fewest free devices that suffice, in the order of the spec; a gang counted in tasks
 is packed on as few nodes as possible. All ties go by node order, so equal states give equal placements.
@@ -33,6 +33,13 @@ class Need(NamedTuple):
     memory: int
     spread: bool  # every unit on a node of its own
     tasks: int  # ranks per unit
+
+
+class Option(NamedTuple):
+    """A pool that takes the gang now, and how."""
+
+    pool: str
+    placements: tuple[Placement, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +74,22 @@ def suits(pool: Pool, spec: JobSpec) -> bool:
     return not models or pool.gpu.model in models
 
 
-def find(state: State, job: Job, closed: dict[str, int]) -> tuple[Placement, ...] | Blocked:
-    """Placements in the pool that loses least by it, or why there are none."""
+def options(state: State, job: Job) -> list[Option]:
+    """One placement for each pool where the gang fits now: the pool that loses least by it first, then spec order."""
     need = need_of(job.spec)
-    best: tuple[int, Chosen] | None = None
-    tried: list[PoolCapacity] = []
-    ahead: tuple[str, int] | None = None
-    for pool in _candidates(state, job.spec):
-        if pool.name in closed:
-            ahead = ahead or (pool.name, closed[pool.name])
-            continue
-        tried.append(pool)
+    found: list[tuple[int, int, Option]] = []
+    for number, pool in enumerate(_candidates(state, job.spec)):
         chosen = _spread(pool, need) if need.spread else _pack(pool, need)
-        if chosen and (best is None or _left_over(need, chosen) < best[0]):
-            best = (_left_over(need, chosen), chosen)
-    if best is not None:
-        return tuple(_placement(node, need, units) for node, units in best[1])
-    if ahead is not None:
-        return Blocked(reason("wait.order", pool=ahead[0], ahead=ahead[1]))
-    return _why(state, need, tried)
+        if chosen:
+            parts = tuple(_placement(node, need, units) for node, units in chosen)
+            found.append((_left_over(need, chosen), number, Option(pool.name, parts)))
+    found.sort(key=lambda row: row[:2])
+    return [option for _, _, option in found]
+
+
+def why_not(state: State, job: Job) -> Blocked:
+    """Why no pool takes the gang now, in the pool where it comes closest."""
+    return _why(state, need_of(job.spec), list(_candidates(state, job.spec)))
 
 
 def _candidates(state: State, spec: JobSpec) -> Iterator[PoolCapacity]:

@@ -67,8 +67,7 @@ def _indexes_follow_from_records(state: State) -> None:
         mine = (node.free, node.total, node.free_cores, node.free_memory, node.open)
         assert mine == (other.free, other.total, other.free_cores, other.free_memory, other.open), name
     for name, pool in state.capacity.pools.items():
-        mine = [sorted(bucket) for bucket in pool.buckets if bucket]
-        assert mine == [bucket for bucket in again.capacity.pools[name].buckets if bucket]
+        assert [bucket for bucket in pool.buckets if bucket] == [bucket for bucket in again.capacity.pools[name].buckets if bucket]
     assert {key: found.waiting for key, found in state.classes.items()} == {
         key: found.waiting for key, found in again.classes.items()
     }

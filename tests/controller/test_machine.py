@@ -91,14 +91,14 @@ class Machine(RuleBasedStateMachine):
         job_id = self._pick(at)
         if job_id is None:
             return
-        command = {
+        table: dict[str, commands.Command] = {
             "cancel": commands.CancelJob(job_id, "user:alice"),
             "now": commands.CancelJob(job_id, "user:alice", now=True),
             "hold": commands.HoldJob(job_id, "user:alice"),
             "release": commands.ReleaseJob(job_id, "user:alice"),
             "requeue": commands.RequeueJob(job_id, "user:alice"),
-        }[what]
-        self.world.do(command)
+        }
+        self.world.do(table[what])
 
     @rule(node=st.sampled_from(NODES), on=st.booleans())
     def cordon(self, node: str, on: bool) -> None:

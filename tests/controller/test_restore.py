@@ -1,0 +1,145 @@
+"""An old backup put back while the cluster works: nothing is killed, nothing starts twice, everything is found again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.controller import commands
+from orchestrator.controller.settings import Settings
+from orchestrator.model.attempt import JobState
+from orchestrator.model.errors import Conflict
+from orchestrator.model.ids import AttemptId
+from orchestrator.store.base import HistoryQuery
+from orchestrator.store.restore import restore
+from tests.builders import cluster, job, pool
+from tests.controller.invariants import check_world
+from tests.controller.world import World
+
+NODES = 16
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path / "state", cluster(pool(nodes=NODES)), Settings(lease_s=60))
+
+
+def put_back(world: World, backup: Path) -> None:
+    """Stop the controller, restore, start another one."""
+    world.kill_controller()
+    restore(backup, world.path, world.clock.now_us())
+    world.start_controller()
+    world.cycle()
+
+
+def history(world: World) -> dict[int, str]:
+    reader = world.store.reader()
+    try:
+        return {row.job: row.state for row in reader.page(HistoryQuery(limit=1000))}
+    finally:
+        reader.close()
+
+
+def backup_with_work(world: World, tmp_path: Path) -> tuple[Path, list[int], list[int], list[int]]:
+    """70 gangs running at the backup; since then 20 have ended and 10 new ones run. Returns them so."""
+    world.settle()
+    first = [world.submit(job(nodes=2, gpus=1) if number % 7 == 0 else job(gpus=1)) for number in range(70)]
+    world.settle()
+    backup = tmp_path / "old.backup"
+    world.store.backup(str(backup))
+    over = first[:20]
+    for agent in world.agents.values():
+        for attempt in [attempt for attempt in agent.running if attempt.job in over]:
+            agent.finish(attempt)
+    world.settle()
+    new = [world.submit(job(gpus=1)) for _ in range(10)]
+    world.settle()
+    assert set(history(world)) == set(over)
+    return backup, first[20:], over, new
+
+
+def test_old_backup_under_running_jobs(world: World, tmp_path: Path) -> None:
+    backup, running, over, new = backup_with_work(world, tmp_path)
+    alive = {attempt for agent in world.agents.values() for attempt in agent.running}
+    assert {attempt.job for attempt in alive} == {*running, *new}
+
+    put_back(world, backup)
+    world.settle()
+
+    assert {attempt for agent in world.agents.values() for attempt in agent.running} == alive, "one was killed"
+    assert {AttemptId(number, 1) for number in new} == {orphan.attempt for orphan in world.state.orphans}
+    assert set(history(world)) == set(over), "what had ended has ended again, by the nodes' own records"
+    waiting = world.submit(job(gpus=1))
+    assert waiting > max(new), "an id was given twice"
+    reason = world.view.reason_of(world.view.jobs[waiting])
+    assert reason.code == "wait.recovering"
+
+    result = world.do(commands.Recover("user:root"))
+    assert set(result.recovered) == {f"{number}/1" for number in new}
+    assert result.left == ()
+    world.settle()
+    check_world(world)
+    assert world.view.jobs[waiting].state is JobState.RUNNING
+    assert {number for number in world.view.jobs} == {*running, *new, waiting}
+
+    for agent in world.agents.values():
+        for attempt in list(agent.running):
+            agent.finish(attempt)
+    world.settle()
+    assert not world.state.jobs
+    assert set(history(world)) == {*running, *over, *new, waiting}
+    assert set(history(world).values()) == {"succeeded"}
+
+
+def test_jobs_that_ran_and_ended_since_are_recovered_as_ended(world: World, tmp_path: Path) -> None:
+    world.settle()
+    waiting = world.submit(job(gpus=1, hold=True))
+    backup = tmp_path / "old.backup"
+    world.store.backup(str(backup))
+    world.do(commands.ReleaseJob(waiting, "user:alice"))
+    unknown = world.submit(job(nodes=2, gpus=2))
+    world.settle()
+    for agent in world.agents.values():
+        for attempt in list(agent.running):
+            agent.finish(attempt, 3 if attempt.job == unknown else 0)
+    world.settle()
+    starts = sum(len(agent.starts) for agent in world.agents.values())
+
+    put_back(world, backup)
+    world.settle()
+    assert isinstance(world.do(commands.ReleaseJob(waiting, "user:alice")), type(None))
+    world.do(commands.Recover("user:root"))
+    world.settle()
+
+    assert sum(len(agent.starts) for agent in world.agents.values()) == starts, "one started twice"
+    assert history(world) == {waiting: "succeeded", unknown: "failed"}
+
+
+def test_recover_waits_for_silent_nodes_unless_told(world: World, tmp_path: Path) -> None:
+    backup, *_ = backup_with_work(world, tmp_path)
+    put_back(world, backup)
+    world.beat(*[name for name in world.agents if name != "p-3"])
+    world.beat(*[name for name in world.agents if name != "p-3"])
+    error = world.do(commands.Recover("user:root"))
+    assert isinstance(error, Conflict)
+    assert "p-3" in error.message
+    result = world.do(commands.Recover("user:root", without=("p-3",)))
+    assert result.without == ("p-3",)
+    world.settle()
+    check_world(world)
+    late = [orphan.attempt for orphan in world.state.orphans]
+    assert all(attempt in world.agents["p-3"].running for attempt in late), "the late node's work was ended"
+
+
+def test_restart_while_recovering_goes_on_recovering(world: World, tmp_path: Path) -> None:
+    backup, _, _, new = backup_with_work(world, tmp_path)
+    put_back(world, backup)
+    world.settle()
+    world.kill_controller()
+    world.start_controller()
+    world.cycle()
+    assert world.state.recovering
+    world.settle()
+    result = world.do(commands.Recover("user:root"))
+    assert set(result.recovered) == {f"{number}/1" for number in new}

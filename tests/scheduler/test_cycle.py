@@ -1,0 +1,323 @@
+"""What a pass decides: a table of small clusters, jobs and what should come of them."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from orchestrator.ledger import events
+from orchestrator.ledger.snapshot import to_plain
+from orchestrator.ledger.state import State
+from orchestrator.model.attempt import EndCause, Placement
+from orchestrator.model.cluster import ClusterSpec, Queue, Share
+from orchestrator.model.decisions import Start
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.job import JobSpec, LaunchKind, Workload
+from orchestrator.model.node import Contact, Mark, MarkKind
+from orchestrator.model.reasons import Reason
+from orchestrator.scheduler import Policy, decide, refuse
+from tests.builders import ALICE, BOB, Fold, cluster, job, pool, queue
+
+
+class Told:
+    """A Reporter that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[Any, Reason] = {}
+
+    def class_blocked(self, key: Any, reason: Reason) -> None:
+        self.reasons.setdefault(key, reason)
+
+
+def run(state: State, budget: int = 10_000) -> tuple[tuple[Start, ...], Told]:
+    """One pass; the state must be as before."""
+    before, told = copy.deepcopy(to_plain(state)), Told()
+    free = {name: node.free for name, node in state.capacity.nodes.items()}
+    decisions = decide(state, Policy(), 0, budget, told)
+    assert to_plain(state) == before
+    assert {name: node.free for name, node in state.capacity.nodes.items()} == free
+    return decisions, told
+
+
+def enact(fold: Fold, decisions: tuple[Start, ...]) -> None:
+    """Fold the starts."""
+    for start in decisions:
+        body = events.AttemptAllocated(
+            start.attempt, start.placements, start.master_address, start.master_port, start.time_limit_s
+        )
+        fold(body, f"job/{start.attempt.job}")
+
+
+@dataclass
+class Case:
+    """Jobs in submit order on a cluster; who starts, and the reason code of the others."""
+
+    jobs: list[JobSpec]
+    want_started: list[int]
+    want_reasons: dict[int, str] = field(default_factory=dict)
+    spec: ClusterSpec = field(default_factory=lambda: cluster(pool(nodes=2, gpus=4)))
+
+
+CASES: dict[str, Case] = {
+    "what fits starts in submit order": Case([job(), job(gpus=2), job(nodes=1, gpus=4)], [1, 2, 3]),
+    "priority goes first": Case(
+        [job(nodes=2, gpus=4), job(nodes=2, gpus=4, priority=5)], [2], {1: "wait.gpus"}
+    ),
+    "two gangs at once: one runs, the other holds nothing": Case(
+        [job(nodes=2, gpus=3), job(nodes=2, gpus=3)], [1], {2: "wait.gpus"}
+    ),
+    "a blocked gang keeps its pool from those behind it": Case(
+        [job(gpus=1), job(nodes=2, gpus=4), job(gpus=2)], [1], {2: "wait.gpus", 3: "wait.order"}
+    ),
+    "it keeps only the pools that it could use": Case(
+        [job(gpus=1, models=("A",)), job(nodes=2, gpus=4, models=("A",)), job(gpus=1, models=("B",))],
+        [1, 3],
+        {2: "wait.gpus"},
+        cluster(pool("a", 2, 4, model="A"), pool("b", 1, 4, model="B")),
+    ),
+    "tasks pack on few nodes": Case([job(tasks=8)], [1]),
+    "tasks that do not fit together": Case([job(tasks=3), job(tasks=6)], [1], {2: "wait.tasks"}),
+    "cores bind": Case(
+        [job(gpus=1, cores=40), job(nodes=2, gpus=1, cores=40, priority=-1)], [1], {2: "wait.cores"}
+    ),
+    "a limit stops one class and nobody behind it": Case(
+        [job(queue="small"), job(queue="small"), job()],
+        [1, 3],
+        {2: "wait.limit"},
+        cluster(pool(nodes=2, gpus=4), queues=(queue("small", max_running_jobs=1), queue())),
+    ),
+    "a borrowing limit counts beyond the guarantee": Case(
+        [job(gpus=3), job(gpus=3)],
+        [1],
+        {2: "wait.limit"},
+        cluster(
+            pool(nodes=2, gpus=4),
+            queues=(Queue("default", guarantee=(Share(2, "p"),), borrow_limit=(Share(2, "p"),)),),
+        ),
+    ),
+    "a person's limit": Case(
+        [job(gpus=2), job(gpus=2)],
+        [1],
+        {2: "wait.limit"},
+        cluster(pool(nodes=2, gpus=4), queues=(queue(max_gpus_per_user=3),)),
+    ),
+    "work without GPUs goes where no GPUs are": Case(
+        [job(gpus=0, cores=2)], [1], {}, cluster(pool("g", 1, 4), pool("c", 1, 0, cores=4))
+    ),
+    "ports run out": Case(
+        [job(tasks=2), job(tasks=2)], [1], {2: "wait.ports"}, cluster(pool(nodes=2, gpus=4), ports=(20000, 20000))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pass(name: str) -> None:
+    case = CASES[name]
+    fold = Fold(case.spec)
+    for spec in case.jobs:
+        fold.submit(spec)
+    decisions, told = run(fold.state)
+    assert sorted(start.attempt.job for start in decisions) == case.want_started
+    reasons = {
+        place.job: told.reasons[key].code
+        for key, found in fold.state.classes.items()
+        for place in found.waiting
+        if place.job not in case.want_started
+    }
+    assert reasons == case.want_reasons
+    for reason in told.reasons.values():
+        assert "{" not in reason.sentence() + reason.action()
+
+
+@dataclass
+class Fit:
+    """One job, devices taken before, and where it should go."""
+
+    taken: dict[str, int]  # node -> devices taken, lowest first
+    ask: JobSpec
+    want: list[tuple[str, tuple[int, ...], int]]  # node, slots, tasks
+
+
+FITS: dict[str, Fit] = {
+    "the fullest node that suffices": Fit({"p-1": 1, "p-2": 2}, job(gpus=2), [("p-2", (2, 3), 1)]),
+    "an untouched node only if it must": Fit({"p-2": 3}, job(gpus=1), [("p-2", (3,), 1)]),
+    "ties by node order": Fit({}, job(gpus=1), [("p-1", (0,), 1)]),
+    "one node if the tasks fit on one": Fit({"p-1": 1}, job(tasks=4), [("p-2", (0, 1, 2, 3), 4)]),
+    "the rest on the fullest node": Fit(
+        {"p-1": 2}, job(tasks=6), [("p-1", (2, 3), 2), ("p-2", (0, 1, 2, 3), 4)]
+    ),
+    "a task is never split": Fit(
+        {"p-1": 1, "p-2": 1}, job(tasks=2, gpus=2), [("p-1", (1, 2), 1), ("p-2", (1, 2), 1)]
+    ),
+    "nodes in the order of the spec": Fit({"p-2": 1}, job(nodes=2, gpus=2), [("p-1", (0, 1), 1), ("p-2", (1, 2), 1)]),
+    "ranks per node": Fit(
+        {}, JobSpec("j", job(nodes=1, gpus=4).request, ("t",), launch=LaunchKind.LAUNCHER), [("p-1", (0, 1, 2, 3), 1)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_placement(name: str) -> None:
+    case = FITS[name]
+    fold = Fold(cluster(pool(nodes=2, gpus=4)))
+    for node, count in case.taken.items():
+        first = fold.submit(job(gpus=count))
+        fold(events.AttemptAllocated(AttemptId(first, 1), (Placement(node, tuple(range(count))),)))
+    fold.submit(case.ask)
+    decisions, _ = run(fold.state)
+    assert [(part.node, part.slots, part.tasks) for part in decisions[0].placements] == case.want
+
+
+def test_recovering_stops_every_start() -> None:
+    fold = Fold(cluster(pool()))
+    fold.submit(job())
+    fold(events.LedgerRestored(100, 0))
+    decisions, told = run(fold.state)
+    assert decisions == ()
+    assert [reason.code for reason in told.reasons.values()] == ["wait.recovering"]
+    fold(events.LedgerRecovered())
+    assert len(run(fold.state)[0]) == 1
+
+
+def test_closed_nodes_are_the_reason_and_keep_nobody_out() -> None:
+    fold = Fold(cluster(pool(nodes=2, gpus=4)))
+    fold(events.NodeMarked("p-1", Mark(MarkKind.CORDONED, "disk", "user:root", 0)))
+    wide = fold.submit(job(nodes=2, gpus=1))
+    small = fold.submit(job())
+    decisions, told = run(fold.state)
+    assert [start.attempt.job for start in decisions] == [small]
+    (reason,) = told.reasons.values()
+    assert reason.code == "wait.nodes-closed"
+    assert "1 of 2" in reason.sentence()
+    assert "1 cordoned" in reason.sentence()
+    fold(events.NodeUnmarked("p-1", MarkKind.CORDONED))
+    assert {start.attempt.job for start in run(fold.state)[0]} == {wide, small}
+
+
+def test_unreachable_nodes_get_nothing() -> None:
+    fold = Fold(cluster(pool(nodes=1)))
+    fold.submit(job())
+    fold(events.NodeContact("p-1", Contact.UNREACHABLE))
+    _, told = run(fold.state)
+    assert "1 unreachable" in next(iter(told.reasons.values())).sentence()
+
+
+def test_budget_bounds_a_pass_and_the_next_goes_on() -> None:
+    fold = Fold(cluster(pool(nodes=2)))
+    for number in range(6):
+        fold.submit(job(priority=number))
+    decisions, told = run(fold.state, budget=4)
+    assert len(decisions) == 4
+    assert {reason.code for reason in told.reasons.values()} == {"wait.next-pass"}
+    enact(fold, decisions)
+    assert len(run(fold.state, budget=4)[0]) == 2
+
+
+def test_thousands_of_equal_jobs_cost_a_probe_each() -> None:
+    fold = Fold(cluster(pool(nodes=500)))
+    for _ in range(4_100):
+        fold.submit(job())
+    decisions, _ = run(fold.state, budget=4_001)
+    assert len(decisions) == 4_000
+    assert {len(start.placements) for start in decisions} == {1}
+
+
+@pytest.mark.parametrize(
+    ("workload", "own", "queues", "want"),
+    [
+        (Workload.BATCH, 0, queue(), 4 * 3600),
+        (Workload.TRAINING, 0, queue(), 24 * 3600),
+        (Workload.SERVING, 0, queue(), 0),
+        (Workload.BATCH, 0, queue(default_time_limit_s=60), 60),
+        (Workload.BATCH, 30, queue(default_time_limit_s=60), 30),
+    ],
+)
+def test_time_limit(workload: Workload, own: int, queues: Queue, want: int) -> None:
+    fold = Fold(cluster(pool(), queues=(queues,)))
+    fold.submit(job(workload=workload, time_limit_s=own))
+    assert run(fold.state)[0][0].time_limit_s == want
+
+
+NEVER: dict[str, tuple[JobSpec, str]] = {
+    "unknown queue": (job(queue="nope"), "never.queue"),
+    "unknown model": (job(models=("B200",)), "never.model"),
+    "more GPUs than a node has": (job(gpus=9), "never.tasks"),
+    "more nodes than there are": (job(nodes=3), "never.nodes"),
+    "more cores than a node has": (job(nodes=1, cores=65), "never.nodes"),
+    "more than its person may have": (job(tasks=5, queue="small"), "never.limit"),
+    "longer than its queue allows": (job(queue="small", time_limit_s=7200), "never.time-limit"),
+}
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_never(name: str) -> None:
+    spec, code = NEVER[name]
+    small = queue("small", max_gpus_per_user=4, max_time_limit_s=3600)
+    fold = Fold(cluster(pool(nodes=2, gpus=4), queues=(queue(), small)))
+    found = refuse.never(fold.state, spec, "alice")
+    assert found is not None
+    assert found.code == code
+    assert "{" not in found.sentence() + found.action()
+
+
+def test_what_may_run_later_is_not_refused() -> None:
+    fold = Fold(cluster(pool(nodes=2, gpus=4)), ready=False)
+    assert refuse.never(fold.state, job(nodes=2, gpus=4), "alice") is None
+
+
+shapes = st.builds(
+    job,
+    nodes=st.integers(0, 3),
+    tasks=st.integers(1, 5),
+    gpus=st.integers(0, 4),
+    cores=st.integers(0, 3),
+    priority=st.integers(-1, 1),
+    queue=st.sampled_from(["default", "small"]),
+)
+
+
+@pytest.mark.property
+@given(st.lists(st.tuples(shapes, st.sampled_from([ALICE, BOB])), max_size=12), st.randoms(use_true_random=False))
+def test_reason_is_true_in_the_counterfactual(asks: list[Any], dice: Any) -> None:
+    """Promise 6: take away what the reason names, and the job starts."""
+    spec = cluster(
+        pool("a", 2, 4, 8), pool("b", 1, 2, 4), queues=(queue(), queue("small", max_gpus_per_user=3))
+    )
+    fold = Fold(spec)
+    for ask, owner in asks:
+        if refuse.never(fold.state, ask, owner.name) is None:
+            fold.submit(ask, owner)
+    enact(fold, run(fold.state)[0])
+    for closed in dice.sample(["a-1", "a-2", "b-1"], dice.randint(0, 1)):
+        fold(events.NodeMarked(closed, Mark(MarkKind.CORDONED, "", "", 0)))
+    decisions, told = run(fold.state)
+    while decisions:
+        enact(fold, decisions)
+        decisions, told = run(fold.state)
+    for key, reason in told.reasons.items():
+        first = fold.state.classes[key].waiting[0].job
+        assert starts_without_what_it_names(fold, first, reason), f"{reason} of job {first}"
+
+
+def starts_without_what_it_names(fold: Fold, job_id: int, reason: Reason) -> bool:
+    """Whether the job starts once the named thing is gone and nothing stands before it in order."""
+    other = Fold()
+    for event in fold.events:
+        other(event.body, event.subject)
+    keeps_running = reason.code == "wait.order"
+    for each in list(other.state.jobs.values()):
+        if each.attempt is None and each.id != job_id:
+            other(events.JobHeld(each.id, "out of the way"))
+        elif each.attempt is not None and not keeps_running:
+            for part in list(each.attempt.parts):
+                other(events.AttemptPartEnded(each.attempt.id, part.placement.node))
+            other(events.AttemptEnded(each.attempt.id, EndCause.COMPLETED))
+    if reason.code == "wait.nodes-closed":
+        for name in list(other.state.nodes):
+            other(events.NodeUnmarked(name, MarkKind.CORDONED))
+    started = {start.attempt.job for start in decide(other.state, Policy(), 0, 10_000, Told())}
+    return job_id in started
