@@ -1,0 +1,27 @@
+"""`python -m orchestrator.agent --config FILE`: the agent without the rest of the command.
+
+Comes in: arguments. Goes out: the exit code. Called by: a person, a service file.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from orchestrator.agent.main import run
+
+USAGE = "usage: python -m orchestrator.agent --config FILE"
+
+
+def main(argv: list[str]) -> int:
+    """0 or 1 as the agent ends; 2 for wrong arguments or a wrong config."""
+    if len(argv) == 1 and argv[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0
+    if len(argv) != 2 or argv[0] != "--config":
+        print(USAGE, file=sys.stderr)
+        return 2
+    return run(argv[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,284 @@
+"""The agent's daemon: wires the parts together and lets the loop run.
+
+Comes in: a config, a starter whose nursery exists. Goes out: a node that does what its controller wants. Called by:
+main. Round by round: what is ready and due is handled, then sync sends what there is to say.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.agent import containment, layout, log, worker
+from orchestrator.agent.attempts import Attempts, Wish
+from orchestrator.agent.channel import Channel, Endpoint, parse_url
+from orchestrator.agent.config import Config
+from orchestrator.agent.history import History
+from orchestrator.agent.join import Joiner, read_token
+from orchestrator.agent.journal import Journal, JournalError
+from orchestrator.agent.logs import LogServer
+from orchestrator.agent.loop import READ, Loop
+from orchestrator.agent.plan import Gpu, NodeContext
+from orchestrator.agent.starter import Starter
+from orchestrator.agent.sync import Sent, Sync
+from orchestrator.model.clock import SECOND, SystemClock
+from orchestrator.model.codec import encode
+from orchestrator.model.failpoints import failpoint
+from orchestrator.model.node import NodeFacts
+from orchestrator.model.protocol import PROTOCOL, SyncAnswer
+from orchestrator.telemetry.devices import Found, discover
+from orchestrator.telemetry.facts import node_facts
+
+if TYPE_CHECKING:
+    import ssl
+
+LOOK_S = 5.0  # between two looks at what notices may have failed to tell
+FACTS_S = 600.0
+SWEEP_S = 600.0
+MOST_EVENTS = 500  # in one request
+
+
+class Daemon:
+    """One agent."""
+
+    def __init__(self, config: Config, starter: Starter) -> None:
+        self.config = config
+        self.clock = SystemClock()
+        self.loop = Loop(self.clock)
+        self.starter = starter
+        starter.attach(self.loop)
+        history = History(config.state_dir, config.keep_s, config.keep_attempts, self.clock)
+        self.journal = Journal(config.state_dir, history)
+        self.found = discover(config.gpus)
+        self.place = layout.place_of(config.node, config.state_dir)
+        self.context = self._context()
+        self.facts = self._measure()
+        self.lease_end_us = 0
+        self.lease_us = 0
+        self.attempts = Attempts(self.journal, starter, self.loop, self.context, self._changed, self._write_lease)
+        self._token = read_token(config.token_file or self._token_path())
+        self._wire()
+
+    def _wire(self) -> None:
+        endpoint = parse_url(self.config.url)
+        tls = _tls_context(endpoint, self.config.ca)
+        poll, push, bulk = (Channel(name, endpoint, self.loop, tls) for name in ("poll", "push", "bulk"))
+        self.sync = Sync(self.loop, poll, push, self, Random())
+        self.logs = LogServer(
+            self.config.state_dir, self.loop, bulk, self.starter, lambda: self._token, lambda attempt: attempt in self.attempts.units
+        )
+        self.joiner = Joiner(self.config.node, self.config.join_token_file, self._token_path(), push, self.loop)
+        self.joining = False
+
+    def _token_path(self) -> str:
+        return os.path.join(self.config.state_dir, "token")
+
+    def _context(self) -> NodeContext:
+        base = "" if self.config.supervisor == "process-tree" else containment.find_base(self.place)
+        if self.config.supervisor == "cgroup2" and not base:
+            log.error("supervisor cgroup2 was asked for and no control group can be made here; process-tree is used")
+        return NodeContext(
+            node=self.config.node,
+            place=self.place,
+            state_dir=self.config.state_dir,
+            notices=os.path.join(self.config.state_dir, "notices"),
+            supervisor="cgroup2" if base else "process-tree",
+            box_base=base,
+            box_home=containment.own_group() if base else "",
+            lease=os.path.join(self.config.state_dir, "lease"),
+            gpus=tuple(_gpu(each) for each in self.found),
+            run_as_self=self.config.run_as_self or os.geteuid() != 0,
+            min_uid=self.config.min_uid,
+            stuck_s=self.config.stuck_s,
+            failure_grace_s=self.config.failure_grace_s,
+        )
+
+    def _measure(self) -> NodeFacts:
+        facts = node_facts(
+            self.found,
+            supervisor=self.context.supervisor,
+            run_as_self=self.context.run_as_self,
+            cores=self.config.cores,
+            memory=self.config.memory,
+        )
+        return facts
+
+    # --- running ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Until SIGTERM or SIGINT. What runs on the node goes on."""
+        self._listen()
+        self.attempts.adopt()
+        self._adopt_orphans()
+        self.loop.after("look", LOOK_S, self._look)
+        self.loop.after("facts", FACTS_S, self._facts_again)
+        self.loop.after("sweep", 1.0, self._sweep)
+        log.info(f"{self.config.node}: {self.context.supervisor}, {len(self.found)} devices, {len(self.attempts.units)} attempts adopted")
+        self.loop.run(self._round)
+        self.starter.close()
+        self.journal.close()
+
+    def _round(self) -> None:
+        if self._token:
+            self.sync.turn()
+        elif not self.joining:
+            self.joining = True
+            self.joiner.join(self.facts, self._joined)
+
+    def _joined(self, token: str) -> None:
+        self._token, self.joining = token, False
+
+    def _listen(self) -> None:
+        """For notices of workers, and for the signals that end the agent."""
+        if not os.path.exists(self.context.notices):
+            os.mkfifo(self.context.notices, 0o600)
+        notices = os.open(self.context.notices, os.O_RDWR | os.O_NONBLOCK)  # RDWR: never at its end
+        self.loop.watch(notices, READ, lambda _: self._read_notices(notices))
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: self.loop.stop())
+        self.loop.watch(ours.fileno(), READ, lambda _: _drain(ours))
+        self._wakeup = (ours, theirs)
+
+    def _read_notices(self, fd: int) -> None:
+        try:
+            data = os.read(fd, 65536)
+        except BlockingIOError:
+            return
+        quiet = [line for line in data.decode(errors="replace").splitlines()]
+        for line in quiet:
+            self.attempts.noticed(line[1:], hurry=line[:1] == "!")
+
+    def _adopt_orphans(self) -> None:
+        for attempt in containment.units_on_node(self.context.box_base, self.place):
+            self.attempts.adopt_orphan(attempt)
+
+    def _look(self) -> None:
+        self.attempts.look_at_all()
+        for unit in self.attempts.orphans():
+            if unit.attempt not in containment.units_on_node(self.context.box_base, self.place):
+                self.attempts.orphan_gone(unit)
+        self.loop.after("look", LOOK_S, self._look)
+
+    def _facts_again(self) -> None:
+        self.found = discover(self.config.gpus)
+        facts = self._measure()
+        if facts != self.facts:
+            self.facts = facts
+            self.sync.facts_changed()
+        self.loop.after("facts", FACTS_S, self._facts_again)
+
+    def _sweep(self) -> None:
+        bounds = {name: getattr(self.config, name) for name in ("keep_s", "keep_attempts", "keep_bytes")}
+        spare = [attempt.unit for attempt in self.attempts.units]
+        folder = os.path.join(self.config.state_dir, "attempts")
+        self.starter.ask("sweep", folder, lambda _pid, _start: None, bounds=bounds, spare=spare)
+        self.loop.after("sweep", SWEEP_S, self._sweep)
+
+    def _changed(self) -> None:
+        self.sync.hurry()
+
+    # --- what sync asks for ----------------------------------------------------------------------------------------
+
+    def make_request(self, wait_s: int, *, events: bool, facts: bool, inventory: bool) -> dict[str, Any]:
+        memory = self.journal.memory
+        plain: dict[str, Any] = {
+            "node": self.config.node,
+            "outbox": memory.outbox,
+            "boot_id": worker.boot_id(),
+            "epoch": memory.epoch,
+            "protocol": PROTOCOL,
+            "held": [list(attempt) for attempt in self.attempts.held()],
+            "wait_s": wait_s,
+        }
+        if events:
+            plain["events"] = list(memory.events.values())[:MOST_EVENTS]
+        if facts:
+            plain["facts"] = encode(self.facts)
+        if inventory:
+            plain["inventory"] = self._inventory()
+        return plain
+
+    def _inventory(self) -> list[dict[str, Any]]:
+        known = self.journal.inventory()
+        orphans = [attempt for attempt in self.attempts.units if attempt not in self.journal.memory.records]
+        return known + [{"attempt": list(attempt), "launch": None, "started": True} for attempt in orphans]
+
+    def snapshot(self) -> Sent:
+        return Sent(self.journal.memory.acked, self.journal.rewrites, self.clock.monotonic_us())
+
+    def unsent(self) -> bool:
+        return bool(self.journal.memory.events)
+
+    def epoch(self) -> int:
+        return self.journal.memory.epoch
+
+    def answered(self, answer: SyncAnswer, plain: dict[str, Any], sent: Sent) -> bool:
+        failpoint("agent.sync.before-ack")
+        if answer.epoch > self.journal.memory.epoch:
+            try:
+                self.journal.commit([{"k": "epoch", "epoch": answer.epoch}])
+            except JournalError as error:
+                log.error(f"{error}; the controller's answer is not acted on until it can be written")
+                return False
+        before = self.journal.memory.acked
+        self.journal.acked(answer.acked)
+        launches = [each.get("launch") for each in plain.get("desired", ())]
+        wishes = {desired.attempt: Wish(desired, launch) for desired, launch in zip(answer.desired, launches)}
+        stepped = self.attempts.want(wishes, sent)
+        asked = self.logs.take(answer.reads)
+        return stepped or asked or self.journal.memory.acked > before
+
+    def contact(self, at_us: int, lease_s: int) -> None:
+        self.lease_us = lease_s * SECOND
+        self.lease_end_us = max(self.lease_end_us, at_us + self.lease_us)
+        if self.attempts.any_fence():
+            self._write_lease()
+
+    def _write_lease(self) -> None:
+        """For the shepherds of attempts that end with it. Not fsynced: it means nothing after a restart of the node."""
+        draft = self.context.lease + ".new"
+        try:
+            with open(draft, "w", encoding="ascii") as file:
+                file.write(f"{self.lease_end_us} {self.lease_us}\n")
+            os.rename(draft, self.context.lease)
+        except OSError as error:
+            log.error(f"{self.context.lease}: {error.strerror}; attempts with on_lost self_fence will end when it runs out")
+
+    def longest_poll_s(self, lease_s: int) -> int:
+        """Three chances within a lease where its end ends a job."""
+        return max(1, lease_s // 3) if self.attempts.any_fence() else 1 << 20
+
+    def token(self, *, refused: bool) -> str:
+        if refused:
+            stored = read_token(self.config.token_file or self._token_path())
+            if stored != self._token:
+                self._token = stored
+            elif self.config.join_token_file:
+                self._token = ""  # join again
+        return self._token
+
+
+def _gpu(found: Found) -> Gpu:
+    return Gpu(found.device.slot, found.ordinal, found.device.uuid, found.device.emulated)
+
+
+def _drain(sock: socket.socket) -> None:
+    try:
+        sock.recv(4096)
+    except BlockingIOError:
+        pass
+
+
+def _tls_context(endpoint: Endpoint, ca: str) -> ssl.SSLContext | None:
+    if not endpoint.tls:
+        return None
+    import ssl
+
+    return ssl.create_default_context(cafile=ca or None)

@@ -1,0 +1,54 @@
+"""The start of the agent's process.
+
+Comes in: the config file's path. Goes out: the daemon's whole life, then an exit code. Called by: `gangline agent`,
+`python -m orchestrator.agent`.
+
+The nursery is forked before anything large is loaded, so that workers stay small.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sys
+
+from orchestrator.agent import log
+from orchestrator.agent.config import Config, ConfigError, load
+from orchestrator.agent.journal import JournalError
+from orchestrator.agent.starter import Starter
+
+
+def run(config_path: str) -> int:
+    """Until SIGTERM or SIGINT: 0. 1: it can't run; 2: the config is wrong. What to do is said on stderr."""
+    try:
+        config = load(config_path)
+        lock = _take_folder(config)
+    except ConfigError as error:
+        print(f"gangline agent: {error}", file=sys.stderr)
+        return 2
+    log.set_level(config.log_level)
+    starter = Starter()
+    from orchestrator.agent.daemon import Daemon  # after the fork: see above
+
+    try:
+        Daemon(config, starter).run()
+    except (JournalError, OSError) as error:
+        print(f"gangline agent: {error}", file=sys.stderr)
+        return 1
+    finally:
+        os.close(lock)
+    return 0
+
+
+def _take_folder(config: Config) -> int:
+    """Make the state folder and lock it: one agent alone may write there. The descriptor holds the lock."""
+    try:
+        os.makedirs(os.path.join(config.state_dir, "attempts"), mode=0o711, exist_ok=True)
+        fd = os.open(os.path.join(config.state_dir, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno == errno.EWOULDBLOCK:
+            raise ConfigError(f"{config.state_dir}: another agent runs with this state folder") from None
+        raise ConfigError(f"{error.filename or config.state_dir}: {error.strerror}") from None
+    return fd

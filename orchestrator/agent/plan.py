@@ -1,0 +1,265 @@
+"""PURE: from a launch to the plan of one unit: what runs, as whom, with which environment and which bounds.
+
+Comes in: the controller's `Launch`, what this node is (`NodeContext`). Goes out: `Plan`, which the shepherd reads
+from the attempt's folder. Called by: the daemon.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from orchestrator.agent import layout, slurm_env
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.job import LaunchKind, OnLost, Owner, Stop
+from orchestrator.model.protocol import GangPart, Launch
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """How the unit is kept together: `kind` is `cgroup2` (with the group's `path`, and `home`, the shepherd's own
+    group) or `process-tree`."""
+
+    kind: str
+    path: str = ""
+    home: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A device of this node: its `slot` here, its `ordinal` in PCI order on the machine; emulated ones run nothing."""
+
+    slot: int
+    ordinal: int
+    uuid: str = ""
+    emulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """What a plan needs to know of the node and its agent. Seconds are seconds."""
+
+    node: str
+    place: str
+    state_dir: str
+    notices: str
+    supervisor: str
+    box_base: str = ""
+    box_home: str = ""
+    lease: str = ""
+    gpus: tuple[Gpu, ...] = ()
+    run_as_self: bool = False
+    min_uid: int = 1000
+    stuck_s: float = 15.0
+    failure_grace_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlan:
+    """One process: its number in the gang, where its output goes (empty: the attempt's folder), its own variables."""
+
+    rank: int
+    output: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that a worker needs. `problem` is set where the launch can't run here at all."""
+
+    attempt: AttemptId
+    marker: str
+    notices: str
+    box: Box
+    owner: Owner
+    argv: tuple[str, ...]
+    ranks: tuple[RankPlan, ...]
+    env: dict[str, str]
+    workdir: str
+    stop: Stop
+    lease: str = ""  # the file with the lease's end; empty: losing the controller ends nothing
+    gpu_uuids: tuple[str, ...] = ()  # real devices, for the epilog gate
+    run_as_self: bool = False
+    min_uid: int = 1000
+    stuck_s: float = 15.0
+    failure_grace_s: float = 1.0
+    problem: str = ""
+
+
+def build(attempt: AttemptId, launch: Launch, context: NodeContext) -> Plan:
+    """The plan of this node's part."""
+    directory = layout.attempt_dir(context.state_dir, attempt)
+    mark = layout.marker(attempt, context.place)
+    mine = [gpu for gpu in context.gpus if gpu.slot in launch.slots]
+    problem = _problem(launch, context)
+    count = 0 if problem else _processes(launch)
+    return Plan(
+        attempt=attempt,
+        marker=mark,
+        notices=context.notices,
+        box=_box(attempt, context),
+        owner=launch.owner,
+        argv=launch.job.command,
+        ranks=tuple(_rank_plan(attempt, launch, context, local) for local in range(count)),
+        env={} if problem else _common_env(attempt, launch, context, mine) | {"GANGLINE_UNIT": mark},
+        workdir=launch.job.workdir or os.path.join(directory, layout.WORK),
+        stop=launch.job.stop,
+        lease=context.lease if launch.job.on_lost is OnLost.SELF_FENCE else "",
+        gpu_uuids=tuple(gpu.uuid for gpu in mine if not gpu.emulated),
+        run_as_self=context.run_as_self,
+        min_uid=context.min_uid,
+        stuck_s=context.stuck_s,
+        failure_grace_s=context.failure_grace_s,
+        problem=problem,
+    )
+
+
+def bare(attempt: AttemptId, context: NodeContext) -> Plan:
+    """What is known of a unit without records: only how it is kept together."""
+    return Plan(
+        attempt=attempt,
+        marker=layout.marker(attempt, context.place),
+        notices=context.notices,
+        box=_box(attempt, context),
+        owner=Owner("", 0, 0),
+        argv=(),
+        ranks=(),
+        env={},
+        workdir="",
+        stop=Stop(),
+        stuck_s=context.stuck_s,
+        problem="its records were lost",
+    )
+
+
+def _problem(launch: Launch, context: NodeContext) -> str:
+    if launch.job.launch is LaunchKind.BATCH and len(launch.parts) > 1:
+        return "a batch script over several nodes needs step shims, which this agent does not have"
+    if not 0 <= launch.index < len(launch.parts):
+        return f"the launch names part {launch.index} of {len(launch.parts)}"
+    known = {gpu.slot for gpu in context.gpus}
+    missing = sorted(set(launch.slots) - known)
+    if missing:
+        return f"this node has no device in slot {', '.join(map(str, missing))}"
+    return ""
+
+
+def _box(attempt: AttemptId, context: NodeContext) -> Box:
+    if not context.box_base:
+        return Box("process-tree")
+    return Box("cgroup2", os.path.join(context.box_base, attempt.unit), context.box_home)
+
+
+def _part(launch: Launch) -> GangPart:
+    return launch.parts[launch.index]
+
+
+def _processes(launch: Launch) -> int:
+    """Processes on this node: one per task, or the one launcher."""
+    return _part(launch).tasks if launch.job.launch is LaunchKind.RANKS else 1
+
+
+def _world(launch: Launch) -> int:
+    return sum(part.tasks for part in launch.parts)
+
+
+def expand_output(pattern: str, attempt: AttemptId, rank: int, node: str) -> str:
+    """`%j` job, `%a` attempt, `%t` rank, `%N` node, `%%` a percent sign; others stay as they are."""
+    words = {"j": str(attempt.job), "a": str(attempt.number), "t": str(rank), "N": node, "%": "%"}
+    done: list[str] = []
+    chars = iter(pattern)
+    for char in chars:
+        if char != "%":
+            done.append(char)
+            continue
+        key = next(chars, "")
+        done.append(words.get(key, "%" + key))
+    return "".join(done)
+
+
+def output_path(attempt: AttemptId, launch: Launch, node: str, directory: str, rank: int) -> str:
+    """The absolute path of a rank's output if the job names one, else empty."""
+    if not launch.job.output:
+        return ""
+    workdir = launch.job.workdir or os.path.join(directory, layout.WORK)
+    return os.path.join(workdir, expand_output(launch.job.output, attempt, rank, node))
+
+
+def _rank_plan(attempt: AttemptId, launch: Launch, context: NodeContext, local: int) -> RankPlan:
+    rank = _part(launch).first_rank + local
+    directory = layout.attempt_dir(context.state_dir, attempt)
+    env = {"GANGLINE_RANK": str(rank), "GANGLINE_LOCAL_RANK": str(local)}
+    env |= _share_of_gpus(launch, context, local)
+    if launch.job.launch is LaunchKind.RANKS:
+        env |= {"RANK": str(rank), "LOCAL_RANK": str(local)}
+        env |= _torchrun_env(attempt, launch, nodes=_world(launch), node_rank=rank, processes=1)
+    else:
+        processes = _part(launch).tasks if _part(launch).tasks > 1 else max(1, len(launch.slots))
+        env |= _torchrun_env(attempt, launch, nodes=len(launch.parts), node_rank=launch.index, processes=processes)
+    if launch.job.compat == "slurm" or launch.job.launch is LaunchKind.BATCH:
+        env |= slurm_env.of_rank(rank, local)
+    return RankPlan(rank, output_path(attempt, launch, context.node, directory, rank), env)
+
+
+def _common_env(attempt: AttemptId, launch: Launch, context: NodeContext, mine: list[Gpu]) -> dict[str, str]:
+    """What all ranks here share. The job's own variables may set what the base sets, and none of Gangline's."""
+    part, world = _part(launch), _world(launch)
+    env = {"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"} | dict(launch.job.env)
+    env |= {
+        "GANGLINE_CLUSTER": launch.cluster,
+        "GANGLINE_JOB_ID": str(attempt.job),
+        "GANGLINE_JOB_NAME": launch.job.name,
+        "GANGLINE_ATTEMPT": str(attempt.number),
+        "GANGLINE_NODE": context.node,
+        "GANGLINE_NODE_RANK": str(launch.index),
+        "GANGLINE_NNODES": str(len(launch.parts)),
+        "GANGLINE_NODES": ",".join(each.node for each in launch.parts),
+        "GANGLINE_WORLD_SIZE": str(world),
+        "GANGLINE_LOCAL_WORLD_SIZE": str(part.tasks),
+        "GANGLINE_SCRATCH": os.path.join(layout.attempt_dir(context.state_dir, attempt), layout.SCRATCH),
+        "MASTER_ADDR": launch.master_address,
+        "MASTER_PORT": str(launch.master_port),
+    }
+    if launch.job.launch is LaunchKind.RANKS:
+        env |= {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(part.tasks)}
+    if launch.job.compat == "slurm" or launch.job.launch is LaunchKind.BATCH:
+        env |= slurm_env.of_node(attempt, launch, world)
+    return env | _devices_env(mine, launch.slots)
+
+
+def _devices_env(mine: list[Gpu], slots: tuple[int, ...]) -> dict[str, str]:
+    """All devices of the unit, the same list for each rank: CUDA peer access needs to see them all."""
+    real = [str(gpu.ordinal) for gpu in mine if not gpu.emulated]
+    env = {"CUDA_VISIBLE_DEVICES": ",".join(real), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    if slots and not real:
+        env["GANGLINE_EMULATED_GPUS"] = ",".join(map(str, slots))
+    return env
+
+
+def _share_of_gpus(launch: Launch, context: NodeContext, local: int) -> dict[str, str]:
+    """Which of the visible devices are this rank's own, as ordinals in that list, where tasks divide them."""
+    processes, count = _processes(launch), len(launch.slots)
+    if not count or count % processes:
+        return {}
+    each = count // processes
+    return {"GANGLINE_RANK_GPUS": ",".join(str(local * each + k) for k in range(each))}
+
+
+def _torchrun_env(attempt: AttemptId, launch: Launch, nodes: int, node_rank: int, processes: int) -> dict[str, str]:
+    """torchrun reads each of its options from PET_<OPTION>. The static rendezvous keeps the gang's own order of
+    nodes; a torchrun that fails is not restarted in place, since the whole gang ends on the first death."""
+    address = launch.master_address or "127.0.0.1"
+    return {
+        "PET_NNODES": str(nodes),
+        "PET_NPROC_PER_NODE": str(processes),
+        "PET_NODE_RANK": str(node_rank),
+        "PET_RDZV_BACKEND": "static",
+        "PET_RDZV_ENDPOINT": f"{address}:{launch.master_port}",
+        "PET_RDZV_ID": f"{attempt.job}-{attempt.number}",
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": str(launch.master_port),
+        "PET_LOCAL_ADDR": _part(launch).address,
+        "PET_MAX_RESTARTS": "0",
+    }

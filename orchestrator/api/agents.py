@@ -1,0 +1,91 @@
+"""The agents' routes: join, sync, answers to reads. Plain ASGI: thousands of nodes call them.
+
+Comes in: messages of `model.protocol` as JSON, raw bytes of output. Goes out: the same protocol's answers. Called by:
+gate (beside FastAPI), app (the same functions, for the documentation). A node's token speaks for that node alone.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope
+
+from orchestrator.api import bodies, tokens
+from orchestrator.api.access import ANY_NODE, NODE, Caller, agent_of, joiner_of
+from orchestrator.api.gate import CALLER
+from orchestrator.api.hub import Hub
+from orchestrator.controller.commands import JoinNode
+from orchestrator.controller.reads import LogChunk
+from orchestrator.model.codec import CodecError, decode, encode
+from orchestrator.model.errors import InputError, NotFound, Refused
+from orchestrator.model.protocol import JoinAnswer, JoinRequest, SyncRequest
+from orchestrator.wire.api import MOST_LOG_BYTES
+
+M = TypeVar("M", JoinRequest, SyncRequest)
+
+
+async def join(hub: Hub, scope: Scope, receive: Receive) -> Response:
+    """A node of the wanted cluster gets its own token; the older one is worth nothing from then on."""
+    caller: Caller = scope[CALLER]
+    request = await _message(scope, receive, JoinRequest)
+    joiner_of(caller, request.node)
+    secret = tokens.new_secret()
+    used = caller.token if caller.name != ANY_NODE else ""
+    await hub.controller.do(
+        JoinNode(request.node, request.facts, tokens.new_id(), tokens.sha256_of(secret), used)
+    )
+    await hub.caught_up()  # its first sync must find the token
+    cluster = hub.view.cluster
+    return _json(JoinAnswer(secret, cluster.name if cluster is not None else ""))
+
+
+async def sync(hub: Hub, scope: Scope, receive: Receive) -> Response:
+    """One beat; the answer is held while there is nothing to say."""
+    caller: Caller = scope[CALLER]
+    request = await _message(scope, receive, SyncRequest)
+    agent_of(caller, request.node)
+    with hub.poll(scope):
+        return _json(await hub.controller.sync(request))
+
+
+async def read_answer(hub: Hub, scope: Scope, receive: Receive) -> Response:
+    """The bytes that a read asked for."""
+    caller: Caller = scope[CALLER]
+    if caller.kind != NODE:
+        raise Refused("access.not-a-node", "this route is for nodes")
+    read_id = scope["path"].rpartition("/")[2]
+    size, ended = _size_and_ended(scope)
+    data = await bodies.read(scope, receive, MOST_LOG_BYTES)
+    if not hub.controller.read_arrived(caller.name, read_id, LogChunk(data, size, ended)):
+        raise NotFound("read.gone", "nobody waits for this any more")
+    return Response(status_code=204)
+
+
+async def _message(scope: Scope, receive: Receive, kind: type[M]) -> M:
+    bodies.require_json(scope)
+    plain = bodies.parse(await bodies.read(scope, receive, bodies.MOST_AGENT))
+    try:
+        return decode(kind, plain)
+    except CodecError as error:
+        raise InputError(
+            "protocol.malformed", error.problem, "is the agent newer?", path=error.path
+        ) from None
+
+
+def _size_and_ended(scope: Scope) -> tuple[int, bool]:
+    query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    if sorted(query) != ["ended", "size"] or any(len(values) != 1 for values in query.values()):
+        raise InputError("request.bad-query", "expected size=BYTES&ended=0|1, each once", path="query")
+    size, ended = query["size"][0], query["ended"][0]
+    if ended not in ("0", "1"):
+        raise InputError("request.bad-query", "expected 0 or 1", path="query.ended")
+    if not size.removeprefix("-").isdecimal() or len(size) > 16 or int(size) < -1:
+        raise InputError("request.bad-query", "expected bytes, or -1 for nothing kept", path="query.size")
+    return int(size), ended == "1"
+
+
+def _json(message: Any) -> Response:
+    return Response(json.dumps(encode(message), separators=(",", ":")), media_type="application/json")

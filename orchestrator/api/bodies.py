@@ -1,0 +1,140 @@
+"""Bodies of requests: read within bounds of size and time, and as strict JSON.
+
+Comes in: an ASGI `receive`, or bytes. Goes out: bytes, a plain value, or an InputError. Called by: gate, submit,
+agents, cluster. Strict means: UTF-8, no key twice, finite numbers, no half surrogate, no endless depth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from typing import Any, NoReturn
+
+from starlette.types import Receive, Scope
+
+from orchestrator.api.problems import BadRequest, TooLarge, TooSlow, WrongType
+
+MOST_BODY = 2 * 1024 * 1024  # bytes; a job's command and environment are under 2 MiB on Linux
+MOST_CLUSTER = 16 * 1024 * 1024
+MOST_AGENT = 16 * 1024 * 1024
+BODY_S = 30.0  # seconds in which a body must be there
+
+
+class Gone(Exception):
+    """The client closed the connection: nobody waits for an answer."""
+
+
+def header(scope: Scope, name: bytes) -> str:
+    """The value of a header (lower-case name), or empty."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return ""
+
+
+def media_type(scope: Scope) -> str:
+    """The body's type without parameters, in lower case."""
+    return header(scope, b"content-type").partition(";")[0].strip().lower()
+
+
+def require_json(scope: Scope) -> None:
+    """WrongType for a body that does not call itself JSON."""
+    found = media_type(scope)
+    if found != "application/json":
+        raise WrongType(
+            "request.content-type",
+            f"the body is of type {found!r}" if found else "the body says no type",
+            "send JSON with Content-Type: application/json",
+        )
+
+
+async def read(scope: Scope, receive: Receive, most: int) -> bytes:
+    """The whole body. TooLarge, TooSlow; Gone if the client left."""
+    length = header(scope, b"content-length")
+    if length.isdecimal() and int(length) > most:
+        raise _too_large(most)
+    message = await _next(receive)
+    first: bytes = message.get("body", b"")
+    if not message.get("more_body", False):
+        if len(first) > most:
+            raise _too_large(most)
+        return first
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _rest(bytearray(first), receive, most)
+    except TimeoutError:
+        raise TooSlow("request.too-slow", f"the body was not there within {BODY_S:g} s") from None
+
+
+async def _rest(body: bytearray, receive: Receive, most: int) -> bytes:
+    while True:
+        if len(body) > most:
+            raise _too_large(most)
+        message = await _next(receive)
+        body += message.get("body", b"")
+        if not message.get("more_body", False) and len(body) <= most:
+            return bytes(body)
+
+
+async def _next(receive: Receive) -> Any:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise Gone
+    return message
+
+
+def _too_large(most: int) -> TooLarge:
+    return TooLarge("request.too-large", f"the body is larger than {most} bytes")
+
+
+def parse(body: bytes) -> Any:
+    """The value of a strict JSON text; BadRequest says where it is none."""
+    try:
+        return _DECODER.decode(body.decode())
+    except UnicodeDecodeError as error:
+        raise _bad(f"byte {error.start} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise _bad(f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise _bad("it is nested too deeply") from None
+    except ValueError as error:
+        raise _bad(str(error)) from None
+
+
+def canonical(value: Any) -> bytes:
+    """One text for equal values, as UTF-8; BadRequest for text that is no Unicode."""
+    try:
+        text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return text.encode()
+    except UnicodeEncodeError:
+        raise _bad("it holds half a surrogate pair, which is no character") from None
+    except RecursionError:
+        raise _bad("it is nested too deeply") from None
+
+
+def _bad(problem: str) -> BadRequest:
+    return BadRequest("request.bad-json", f"the body is not the JSON that is read here: {problem}")
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice[:60]!r} is there twice")
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"the number {text[:60]} is too large")
+    return number
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_finite, parse_constant=_refuse)

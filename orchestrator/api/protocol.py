@@ -1,0 +1,138 @@
+"""HTTP/1.1 on one connection: uvicorn's own protocol, with bounds on heads and the peer of a Unix socket.
+
+Comes in: bytes of a connection. Goes out: ASGI calls, with the peer's uid in the scope. Called by: uvicorn, which makes
+one for each connection (serve names it).
+
+Added to uvicorn's: who sits at the other end of a Unix socket (the kernel's word, SO_PEERCRED); an end for heads that
+are too long or arrive too slowly; problem documents for what is no HTTP; a long poll ends when its connection does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import Any, cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from orchestrator.api.access import PEER
+from orchestrator.api.gate import GONE
+from orchestrator.api.hub import POLL
+from orchestrator.api.problems import BadRequest, problem_of
+from orchestrator.model.errors import InputError
+
+MOST_HEAD = 64 * 1024  # bytes of request line and headers
+HEAD_S = 15.0  # seconds in which a head must be there once it has begun
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred of unix(7)
+
+
+class HeadTooLarge(InputError):
+    """Request line and headers are longer than anything that makes sense here."""
+
+    http_status = 431
+
+
+class HeadTooSlow(InputError):
+    """The head did not arrive in time."""
+
+    http_status = 408
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Ask the kernel who it is, once."""
+        self._peer = peer_uid(transport)
+        self._head = 0
+        self._in_head = False
+        self._fault: InputError | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+        super().connection_made(transport)  # type: ignore[arg-type]
+        # A connection that never says anything is closed like one that says no more.
+        self.timeout_keep_alive_task = self.loop.call_later(HEAD_S, self.timeout_keep_alive_handler)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the long poll that nobody waits for any more."""
+        self._stop_head_timer()
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        answered = cycle is None or cycle.response_complete
+        scope = cast("dict[str, Any]", self.scope)
+        super().connection_lost(exc)
+        if not answered:
+            scope[GONE] = True
+            task: asyncio.Task[Any] | None = scope.get(POLL)
+            if task is not None:
+                task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes; whoever leaves a head unfinished gets a deadline for it."""
+        super().data_received(data)
+        if self._in_head and self._head_timer is None and not self.transport.is_closing():
+            self._head_timer = self.loop.call_later(HEAD_S, self._head_is_late)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._head, self._in_head = 0, True
+        if self._peer is not None:
+            cast("dict[str, Any]", self.scope)[PEER] = self._peer
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the request line."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        self._count(len(name) + len(value) + 4)
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head is there. A target that is no path (`*`, a bare authority) is refused."""
+        self._in_head = False
+        self._stop_head_timer()
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP, told as a problem; the connection ends."""
+        fault = self._fault or BadRequest("request.not-http", "this is not HTTP/1.1 as it is read here")
+        found = problem_of(fault)
+        body = found.model_dump_json().encode()
+        head = (
+            f"HTTP/1.1 {found.status} {found.title}\r\ncontent-type: application/problem+json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    def _count(self, size: int) -> None:
+        """An exception here ends the parsing, and with it the connection."""
+        self._head += size
+        if self._head > MOST_HEAD:
+            self._fault = HeadTooLarge(
+                "request.head-too-large", f"request line and headers have more than {MOST_HEAD} bytes"
+            )
+            raise httptools.HttpParserError("head too large")
+
+    def _head_is_late(self) -> None:
+        if not self.transport.is_closing():
+            self._fault = HeadTooSlow("request.too-slow", f"the head was not there within {HEAD_S:g} s")
+            self.send_400_response("")
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+def peer_uid(transport: asyncio.BaseTransport) -> int | None:
+    """The uid of the process at the other end of a Unix socket, as it was when it connected; None for others."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.family != socket.AF_UNIX:
+        return None
+    packed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    uid: int = _CREDENTIALS.unpack(packed)[1]
+    return uid

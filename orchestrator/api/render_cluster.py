@@ -1,0 +1,270 @@
+"""Nodes, GPUs, queues and the whole as the API shows them.
+
+Comes in: the published view. Goes out: models of `wire.api_cluster`. Called by: the routes of nodes and cluster.
+
+The core thread replaces entries of the view while this reads: tables are copied in one step before they are walked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from orchestrator.controller.view import JobView, NodeView, View
+from orchestrator.ledger.records import Token as TokenRecord
+from orchestrator.model.attempt import JobState, PartState
+from orchestrator.model.cluster import ClusterSpec, Pool, Share
+from orchestrator.model.cluster import Queue as QueueSpec
+from orchestrator.model.node import Contact, Mark, NodeFacts
+from orchestrator.wire import api_cluster as wire
+from orchestrator.wire.api import time_of
+
+_NO_FACTS = NodeFacts(boot_id="", cores=0, memory=0)
+
+
+def pools_of(cluster: ClusterSpec | None) -> dict[str, Pool]:
+    """The pools by name."""
+    return {pool.name: pool for pool in cluster.pools} if cluster is not None else {}
+
+
+def nodes_of(view: View) -> list[NodeView]:
+    """All nodes by name."""
+    return sorted(view.nodes.values(), key=lambda node: node.name)
+
+
+# --- nodes ----------------------------------------------------------------------------------------------------------
+
+
+def node(view: NodeView, pools: dict[str, Pool]) -> wire.Node:
+    """A node with its devices and who holds them."""
+    facts = view.facts or _NO_FACTS
+    pool = pools.get(view.pool)
+    holders = dict(view.slots)
+    return wire.Node(
+        name=view.name,
+        pool=view.pool,
+        site=pool.site if pool else "",
+        contact=view.contact.value,
+        contact_at=time_of(view.contact_us),
+        open=view.open,
+        marks=[_mark(mark) for mark in view.marks],
+        address=view.address,
+        hostname=facts.hostname,
+        boot_id=facts.boot_id,
+        agent_version=facts.agent_version,
+        supervisor=facts.supervisor,
+        run_as=facts.run_as,
+        can_switch_user=facts.can_switch_user,
+        cores=(pool.cores if pool else 0) or facts.cores,
+        free_cores=view.free_cores,
+        memory_bytes=(pool.memory if pool else 0) or facts.memory,
+        free_memory_bytes=view.free_memory,
+        devices=_devices(facts, holders),
+        jobs=sorted({job for job in holders.values() if job}),
+    )
+
+
+def _devices(facts: NodeFacts, holders: dict[int, int]) -> list[wire.Device]:
+    return [
+        wire.Device(
+            slot=device.slot,
+            model=device.model,
+            memory_bytes=device.memory,
+            uuid=device.uuid,
+            pci=device.pci,
+            emulated=device.emulated,
+            job=holders.get(device.slot) or None,
+        )
+        for device in facts.devices
+    ]
+
+
+def _mark(mark: Mark) -> wire.Mark:
+    return wire.Mark(
+        kind=mark.kind.value, why=mark.why, by=mark.by, since=time_of(mark.since_us), job=mark.job or None
+    )
+
+
+# --- GPUs -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What is counted of one model in one pool."""
+
+    emulated: bool = False
+    nodes: int = 0
+    open_nodes: int = 0
+    total: int = 0
+    free: int = 0
+    allocated: int = 0
+    not_ready: int = 0
+    shapes: Counter[int] = field(default_factory=Counter)
+
+
+def gpus(view: View) -> list[wire.GpuPool]:
+    """GPUs by pool and model. A node that has not reported counts as its pool says, and as not ready."""
+    pools = pools_of(view.cluster)
+    tallies: dict[tuple[str, str], _Tally] = {}
+    for one in nodes_of(view):
+        pool = pools.get(one.pool)
+        if one.facts is not None:
+            _count_reported(tallies, one, one.facts)
+        elif pool is not None and pool.gpu is not None:
+            tally = tallies.setdefault((pool.name, pool.gpu.model), _Tally())
+            tally.nodes += 1
+            tally.total += pool.gpu.count
+            tally.not_ready += pool.gpu.count
+    return [_gpu_pool(key, tally, pools) for key, tally in sorted(tallies.items())]
+
+
+def _count_reported(tallies: dict[tuple[str, str], _Tally], one: NodeView, facts: NodeFacts) -> None:
+    holders = dict(one.slots)
+    for model in dict.fromkeys(device.model for device in facts.devices):
+        devices = [device for device in facts.devices if device.model == model]
+        taken = sum(1 for device in devices if holders.get(device.slot))
+        free = len(devices) - taken
+        tally = tallies.setdefault((one.pool, model), _Tally())
+        tally.emulated = tally.emulated or any(device.emulated for device in devices)
+        tally.nodes += 1
+        tally.total += len(devices)
+        tally.allocated += taken
+        if one.open:
+            tally.open_nodes += 1
+            tally.free += free
+            tally.shapes[free] += 1
+        else:
+            tally.not_ready += free
+
+
+def _gpu_pool(key: tuple[str, str], tally: _Tally, pools: dict[str, Pool]) -> wire.GpuPool:
+    name, model = key
+    shapes = [
+        wire.FreeShape(gpus=gpus, nodes=nodes) for gpus, nodes in sorted(tally.shapes.items(), reverse=True)
+    ]
+    return wire.GpuPool(
+        model=model,
+        pool=name,
+        site=pools[name].site if name in pools else "",
+        emulated=tally.emulated,
+        nodes=tally.nodes,
+        open_nodes=tally.open_nodes,
+        total=tally.total,
+        free=tally.free,
+        allocated=tally.allocated,
+        not_ready=tally.not_ready,
+        largest=max(tally.shapes, default=0),
+        shapes=shapes,
+    )
+
+
+# --- queues ---------------------------------------------------------------------------------------------------------
+
+
+def queues(view: View) -> list[wire.Queue]:
+    """The queues of the wanted cluster by name, and those that only jobs are left of."""
+    specs = {queue.name: queue for queue in view.cluster.queues} if view.cluster is not None else {}
+    jobs: dict[str, list[JobView]] = {name: [] for name in specs}
+    for one in list(view.jobs.values()):
+        jobs.setdefault(one.spec.queue, []).append(one)
+    return [_queue(specs.get(name) or QueueSpec(name), mine) for name, mine in sorted(jobs.items())]
+
+
+def _queue(spec: QueueSpec, jobs: list[JobView]) -> wire.Queue:
+    waiting = [one for one in jobs if one.state is JobState.WAITING]
+    limits = spec.limits
+    return wire.Queue(
+        name=spec.name,
+        parent=spec.parent,
+        weight=spec.weight,
+        guarantee=[_share(share) for share in spec.guarantee],
+        borrow_limit=[_share(share) for share in spec.borrow_limit],
+        limits=wire.QueueLimits(
+            default_time_limit_s=limits.default_time_limit_s,
+            max_time_limit_s=limits.max_time_limit_s,
+            max_running_jobs=limits.max_running_jobs,
+            max_waiting_jobs=limits.max_waiting_jobs,
+            max_jobs_per_user=limits.max_jobs_per_user,
+            max_gpus_per_user=limits.max_gpus_per_user,
+            max_gpus_per_job=limits.max_gpus_per_job,
+        ),
+        running_jobs=sum(1 for one in jobs if one.attempt is not None),
+        used_gpus=sum(map(held_gpus, jobs)),
+        waiting_jobs=len(waiting),
+        waiting_gpus=sum(one.spec.request.total_gpus() for one in waiting),
+        held_jobs=sum(1 for one in jobs if one.state is JobState.HELD),
+    )
+
+
+def _share(share: Share) -> wire.QueueShare:
+    return wire.QueueShare(pool=share.pool, gpu_model=share.gpu_model, gpus=share.gpus)
+
+
+def held_gpus(one: JobView) -> int:
+    """Devices that a job's attempt still holds."""
+    parts = one.attempt.parts if one.attempt is not None else ()
+    return sum(len(part.slots) for part in parts if part.state is not PartState.ENDED)
+
+
+# --- the whole ------------------------------------------------------------------------------------------------------
+
+
+def status(view: View, version: str, now_us: int) -> wire.Status:
+    """The cluster at a glance."""
+    nodes = nodes_of(view)
+    pools = gpus(view)
+    now = time_of(now_us)
+    assert now is not None
+    return wire.Status(
+        cluster=view.cluster.name if view.cluster is not None else "",
+        digest=view.digest,
+        version=version,
+        epoch=view.epoch,
+        seq=view.seq,
+        updated_at=time_of(view.t_us),
+        now=now,
+        recovering=view.recovering,
+        orphans=len(view.orphans),
+        nodes=wire.NodeCounts(
+            total=len(nodes),
+            open=sum(1 for one in nodes if one.open),
+            silent=sum(1 for one in nodes if one.contact is not Contact.OK),
+            marked=sum(1 for one in nodes if one.marks),
+        ),
+        gpus=wire.GpuCounts(
+            total=sum(pool.total for pool in pools),
+            free=sum(pool.free for pool in pools),
+            allocated=sum(pool.allocated for pool in pools),
+            not_ready=sum(pool.not_ready for pool in pools),
+            emulated=sum(pool.total for pool in pools if pool.emulated),
+        ),
+        jobs=_job_counts(list(view.jobs.values())),
+    )
+
+
+def _job_counts(jobs: Iterable[JobView]) -> wire.JobCounts:
+    states: Counter[JobState] = Counter()
+    lost = 0
+    for one in jobs:
+        states[one.state] += 1
+        lost += one.attempt is not None and one.attempt.lost
+    return wire.JobCounts(
+        held=states[JobState.HELD],
+        waiting=states[JobState.WAITING],
+        starting=states[JobState.STARTING],
+        running=states[JobState.RUNNING],
+        ending=states[JobState.ENDING],
+        lost=lost,
+    )
+
+
+def token(record: TokenRecord) -> wire.Token:
+    """A token without its secret."""
+    return wire.Token(
+        id=record.id,
+        role=record.role,
+        name=record.name,
+        created_at=time_of(record.created_us),
+        expires_at=time_of(record.expires_us),
+    )

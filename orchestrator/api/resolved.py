@@ -1,0 +1,99 @@
+"""A cluster that somebody sends: as a document, or as a spec that was checked where it was written.
+
+Comes in: bytes of a body. Goes out: a ClusterSpec, or an InputError with every fault and its place. Called by: cluster.
+
+Documents go through `spec`, as files do. A metal site's inventory is a file beside the document, which a server does
+not have: `gangline up` therefore checks at home and sends the result (`kind: ClusterSpec`), of which the names that
+refer to others are looked at again here, since the controller must be able to trust them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from orchestrator import spec as documents
+from orchestrator.api import bodies
+from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.codec import CodecError, decode
+from orchestrator.model.errors import InputError
+
+NAME = "cluster.yaml"  # what errors call the document
+
+
+def cluster_in(body: bytes, *, yaml: bool) -> ClusterSpec:
+    """The cluster of a body. InvalidDocument, InputError."""
+    if not yaml:
+        plain = bodies.parse(body)
+        bodies.canonical(plain)
+        if isinstance(plain, dict) and plain.get("kind") == "ClusterSpec":
+            return _checked(plain)
+    return _from_text(body)
+
+
+def _from_text(body: bytes) -> ClusterSpec:
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise InputError("request.not-utf8", f"byte {error.start} is not UTF-8") from None
+    loaded = documents.load_cluster_text(text, NAME)
+    if loaded.cluster is None:
+        raise documents.InvalidDocument(loaded.errors)
+    for site in loaded.cluster.sites:
+        if site.inventory and not site.hosts:
+            raise InputError(
+                "cluster.inventory",
+                f"site {site.name} names the inventory {site.inventory}, which is a file beside the document",
+                "`gangline up` reads it and sends the result; over HTTP send `kind: ClusterSpec`",
+                path=f"sites[{site.name}].inventory",
+            )
+    return loaded.cluster
+
+
+def _checked(plain: dict[str, Any]) -> ClusterSpec:
+    unknown = sorted(plain.keys() - {"apiVersion", "kind", "spec"})
+    if unknown or plain.get("apiVersion") != "gangline/v1":
+        raise InputError("cluster.bad-spec", "expected apiVersion gangline/v1, kind and spec", path="")
+    try:
+        found = decode(ClusterSpec, plain.get("spec"))
+    except CodecError as error:
+        raise InputError("cluster.bad-spec", error.problem, path=f"spec.{error.path}".rstrip(".")) from None
+    for problem in _problems(found):
+        raise InputError(
+            "cluster.bad-spec", problem, "check it with `gangline validate` and send it again", path="spec"
+        )
+    return found
+
+
+def _problems(spec: ClusterSpec) -> Iterable[str]:
+    """What would break the controller: names twice, names of nothing, queues in a circle."""
+    if not spec.name:
+        yield "the cluster has no name"
+    sites = [site.name for site in spec.sites]
+    queues = {queue.name: queue.parent for queue in spec.queues}
+    nodes = [node for pool in spec.pools for node in pool.nodes]
+    for what, names in (
+        ("site", sites),
+        ("pool", [pool.name for pool in spec.pools]),
+        ("queue", [queue.name for queue in spec.queues]),
+        ("node", nodes),
+    ):
+        if len(set(names)) != len(names):
+            yield f"a {what} is named twice"
+    for pool in spec.pools:
+        if pool.site not in sites:
+            yield f"pool {pool.name} stands on {pool.site!r}, which is no site"
+    for name in queues:
+        yield from _circle(name, queues)
+
+
+def _circle(name: str, parents: dict[str, str]) -> Iterable[str]:
+    seen = [name]
+    while parent := parents.get(seen[-1], ""):
+        if parent not in parents:
+            yield f"queue {seen[-1]} lies below {parent!r}, which is no queue"
+            return
+        if parent in seen:
+            yield f"queue {name} lies below itself"
+            return
+        seen.append(parent)

@@ -1,0 +1,214 @@
+"""`gangline server run`: the controller and its HTTP side in one process.
+
+Comes in: options. Goes out: an exit code, or the GanglineError that ended it (Fenced: a newer controller took the
+ledger). Called by: cli server_cmd.
+
+Order at start: limits, TLS, sockets, ledger, controller, admin token, listen, endpoint file. At the end: waits are
+answered, connections end, the core finishes its cycle and closes the ledger; at most `STOP_S` seconds in all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import uvicorn
+import uvloop
+
+from orchestrator import __version__
+from orchestrator.api import bootstrap, listen
+from orchestrator.api.app import make_app
+from orchestrator.api.gate import Gate
+from orchestrator.api.hub import Hub
+from orchestrator.api.people import People, name_of
+from orchestrator.api.protocol import Protocol
+from orchestrator.controller.service import Controller
+from orchestrator.controller.settings import Settings
+from orchestrator.model.clock import SystemClock
+from orchestrator.store.open import open_store
+
+log = logging.getLogger("gangline.server")
+
+STOP_S = 3.0
+CONNECTIONS_S = 1  # of it, for connections to end by themselves
+CORE_S = 1.5  # of it, for the core to finish its cycle
+KEEP_ALIVE_S = 150  # idle polls are 120 s at most: a kept connection outlives the pause between two
+SOCKET = "api.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `server run` was told. `address` empty: no TCP. `unix_path` empty: STATE/api.sock."""
+
+    state: Path
+    address: str = "127.0.0.1:0"
+    unix_path: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    cluster: str = ""
+    settings: Settings = field(default_factory=Settings)
+
+
+def main(options: Options) -> int:
+    """Serve until a signal says stop (0). Raises the GanglineError that kept it from starting or ended it."""
+    _log_to_stderr()
+    listen.raise_file_limit()
+    tls = listen.check_tls(options.tls_cert, options.tls_key)
+    with contextlib.ExitStack() as stack:
+        tcp = None
+        if options.address:
+            tcp = stack.enter_context(listen.bind_tcp(*listen.parse_listen(options.address), tls))
+        store = open_store(options.state, cluster=options.cluster)
+        settings = replace(
+            options.settings,
+            version=options.settings.version or __version__,
+            host=options.settings.host or socket.gethostname(),
+        )
+        controller = Controller(store, SystemClock(), settings)
+        unix_path = Path(options.unix_path) if options.unix_path else options.state.absolute() / SOCKET
+        uvloop.run(_serve(controller, options.state, tcp, unix_path, tls))
+    return 0
+
+
+async def _serve(
+    controller: Controller, state: Path, tcp: socket.socket | None, unix_path: Path, tls: listen.Tls | None
+) -> None:
+    await controller.start()
+    epoch = controller.view.epoch
+    try:
+        own_name = name_of(os.geteuid()) or str(os.geteuid())
+        made = await bootstrap.ensure_admin(controller, state, own_name)
+        unix = listen.bind_unix(unix_path)
+        inode = listen.inode_of(unix_path)
+        url = listen.url_of(tcp, tls) if tcp is not None else ""
+
+        def ready() -> None:
+            bootstrap.write_endpoint(state, url, str(unix_path), epoch)
+            log.info("epoch %d answers at %s and unix://%s", epoch, url or "no TCP address", unix_path)
+            if made:
+                log.info("the admin's token is in %s", state / bootstrap.ADMIN_TOKEN)
+
+        try:
+            await run_server(controller, tcp, unix, tls, ready)
+        finally:
+            bootstrap.remove_endpoint(state, epoch)
+            listen.unlink_if_mine(unix_path, inode)
+    finally:
+        controller.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CORE_S):
+                await controller.stopped()
+
+
+async def run_server(
+    controller: Controller,
+    tcp: socket.socket | None,
+    unix: socket.socket | None,
+    tls: listen.Tls | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve a started controller on bound sockets until a signal, or until its core ends (raises what ended it)."""
+    hub = Hub(controller, SystemClock(), People(SystemClock()), __version__)
+    app = make_app(hub)
+    servers = []
+    if tcp is not None:
+        servers.append((_server(app, tls), tcp))
+    if unix is not None:
+        servers.append((_server(app, None), unix))
+    stop = asyncio.Event()
+    with _signals(stop):
+        tasks = [asyncio.create_task(server.serve([sock])) for server, sock in servers]
+        core = asyncio.create_task(controller.stopped())
+        asked = asyncio.create_task(stop.wait())
+        try:
+            await _started([server for server, _ in servers], tasks)
+            ready()
+            await asyncio.wait({core, asked, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            log.info("stopping")
+            asked.cancel()
+            await _stop(hub, [server for server, _ in servers], tasks)
+        if core.done():
+            core.result()
+        core.cancel()
+
+
+async def _started(servers: list[_Server], tasks: list[asyncio.Task[None]]) -> None:
+    """When every server listens; raises what kept one from it."""
+    while not all(server.started for server in servers):
+        for task in tasks:
+            if task.done():
+                task.result()
+        await asyncio.sleep(0.005)
+
+
+async def _stop(hub: Hub, servers: list[_Server], tasks: list[asyncio.Task[None]]) -> None:
+    hub.stop()
+    for server in servers:
+        server.should_exit = True
+    await asyncio.wait(tasks, timeout=CONNECTIONS_S + 0.5)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    hub.close()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without signal handlers: two of them share one loop."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are `run_server`'s."""
+        yield
+
+
+def _server(app: Gate, tls: listen.Tls | None) -> _Server:
+    config = uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=listen.BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=CONNECTIONS_S,
+        headers=[("cache-control", "no-store"), ("x-content-type-options", "nosniff")],
+        ssl_certfile=tls.cert if tls else None,
+        ssl_keyfile=tls.key if tls else None,
+    )
+    return _Server(config)
+
+
+@contextlib.contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT ask for a graceful end."""
+    loop = asyncio.get_running_loop()
+    kinds = (signal.SIGTERM, signal.SIGINT)
+    for kind in kinds:
+        loop.add_signal_handler(kind, stop.set)
+    try:
+        yield
+    finally:
+        for kind in kinds:
+            loop.remove_signal_handler(kind)
+
+
+def _log_to_stderr() -> None:
+    """Lines for the journal; whoever embeds the server keeps its own handlers."""
+    if not logging.getLogger().handlers:
+        logging.basicConfig(
+            stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        )
+    for name in ("uvicorn", "alembic"):
+        logging.getLogger(name).setLevel(logging.WARNING)

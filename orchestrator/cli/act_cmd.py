@@ -1,0 +1,121 @@
+"""`cancel`, `hold`, `release`, `requeue`: one thing done to several jobs.
+
+Comes in: ids, a reason. Goes out: each job's new state, an error for each that could not be; exit code 4 if some could
+and some could not. Called by: the command's table.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli import completing, options
+from orchestrator.cli.arguments import JOB
+from orchestrator.cli.session import current
+from orchestrator.cli.verbs import Example, verb
+from orchestrator.model.errors import GanglineError
+
+if TYPE_CHECKING:
+    from orchestrator.client import Client
+    from orchestrator.wire.api import Job
+
+PARTLY = 4
+
+
+def _for_each(ids: Sequence[int], act: Callable[[Client, int], Job]) -> int:
+    """Act on each job, print what became of those that could be, and tell all errors."""
+    from orchestrator.cli import errors
+    from orchestrator.cli.contexts import connect
+
+    done: list[Job] = []
+    failed: list[GanglineError] = []
+    session = current()
+    with connect() as client:
+        for job_id in dict.fromkeys(ids):
+            try:
+                done.append(act(client, job_id))
+            except GanglineError as error:
+                failed.append(error)
+    _show(done)
+    if len(failed) == 1 and not done:
+        raise failed[0]
+    for each in failed:
+        errors.report(each, session)
+    if failed:
+        return PARTLY if done else errors.exit_code(failed[0], session)
+    return 0
+
+
+def _show(done: list[Job]) -> None:
+    from orchestrator.cli.job_words import listing, title
+    from orchestrator.cli.text import now
+
+    if current().output == "text":
+        sys.stdout.writelines(f"{title(job)}: {job.state}\n" for job in done)
+    elif done:
+        listing(now()).print(done)
+
+
+@verb(
+    "cancel",
+    examples=[
+        Example("gangline cancel 12", "end job 12: its signal, its grace, then kill"),
+        Example("gangline cancel 12 13 --now", "kill both at once"),
+        Example('gangline cancel 12 --why "wrong data set"', "say why; it is kept with the job"),
+    ],
+)
+@click.argument("ids", metavar="ID...", type=JOB, nargs=-1, required=True, shell_complete=completing.live_job)
+@click.option("--now", is_flag=True, help="Without grace: kill at once.")
+@click.option("--why", default="", metavar="TEXT", help="Why; kept with the job.")
+@options.output("text", "json", "yaml", "name")
+@options.controller
+def cancel(ids: tuple[int, ...], now: bool, why: str) -> int:
+    """End jobs: signal, grace, kill.
+
+    A waiting job is over at once. A running one gets its stop signal, and is killed when its grace has passed.
+    """
+    return _for_each(ids, lambda client, job_id: client.cancel(job_id, why, now=now))
+
+
+@verb(
+    "hold",
+    examples=[Example('gangline hold 12 --why "looks at the last run first"', "job 12 does not start until it is released")],
+)
+@click.argument("ids", metavar="ID...", type=JOB, nargs=-1, required=True, shell_complete=completing.waiting_job)
+@click.option("--why", default="", metavar="TEXT", help="Why; kept with the job.")
+@options.output("text", "json", "yaml", "name")
+@options.controller
+def hold(ids: tuple[int, ...], why: str) -> int:
+    """Keep waiting jobs from starting.
+
+    A job that has started can't be held; `gangline requeue` ends its attempt first.
+    """
+    return _for_each(ids, lambda client, job_id: client.hold(job_id, why))
+
+
+@verb("release", examples=[Example("gangline release 12 13", "both may start again")])
+@click.argument("ids", metavar="ID...", type=JOB, nargs=-1, required=True, shell_complete=completing.held_job)
+@options.output("text", "json", "yaml", "name")
+@options.controller
+def release(ids: tuple[int, ...]) -> int:
+    """Let held jobs wait for their start again."""
+    return _for_each(ids, lambda client, job_id: client.release(job_id))
+
+
+@verb(
+    "requeue",
+    examples=[Example("gangline requeue 12", "end the attempt of job 12 and start another one when there is room")],
+)
+@click.argument("ids", metavar="ID...", type=JOB, nargs=-1, required=True, shell_complete=completing.running_job)
+@click.option("--why", default="", metavar="TEXT", help="Why; kept with the attempt.")
+@options.output("text", "json", "yaml", "name")
+@options.controller
+def requeue(ids: tuple[int, ...], why: str) -> int:
+    """End a job's attempt and let the job wait again.
+
+    The attempt gets the job's stop signal and grace. The job keeps its id; its next start is a new attempt.
+    """
+    return _for_each(ids, lambda client, job_id: client.requeue(job_id, why))

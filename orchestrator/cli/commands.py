@@ -1,0 +1,53 @@
+"""The table of the command: every verb, where it lives, its one line of help, in the order of the help page.
+
+Comes in: nothing. Goes out: `SECTIONS`. Called by: main (help without loading anything), reference. A test holds these
+lines equal to the first lines of the commands' own help.
+"""
+
+from __future__ import annotations
+
+from orchestrator.cli.verbs import Lazy
+
+
+def _at(module: str, attribute: str, text: str) -> Lazy:
+    return Lazy(f"orchestrator.cli.{module}", attribute, text)
+
+
+SECTIONS: dict[str, dict[str, Lazy]] = {
+    "Start here": {
+        "demo": _at("demo_cmd", "demo", "Show everything on this machine: 4 nodes, 32 emulated GPUs, two gangs."),
+        "init": _at("spec_cmd", "init", "Copy an example cluster into a folder of your own."),
+        "doctor": _at("doctor_cmd", "doctor", "Check this machine and the way to the controller."),
+    },
+    "Clusters": {
+        "validate": _at("spec_cmd", "validate", "Check cluster and job files; needs no server and no network."),
+        "up": _at("local_cmd", "up", "Bring a cluster up: controller, nodes, ready."),
+        "down": _at("local_cmd", "down", "Stop this machine's controller and agents; delete nothing."),
+        "status": _at("status_cmd", "status", "Show the cluster at a glance."),
+    },
+    "Jobs": {
+        "run": _at("run_cmd", "run", "Run a command as a gang and stream its output."),
+        "submit": _at("submit_cmd", "submit", "Submit a job file and print its id."),
+        "jobs": _at("jobs_cmd", "jobs", "List jobs, newest first."),
+        "job": _at("jobs_cmd", "job", "Look at one job."),
+        "logs": _at("logs_cmd", "logs", "Print what a job has written."),
+        "explain": _at("explain_cmd", "explain", "Say why a job waits, and what to do about it."),
+        "cancel": _at("act_cmd", "cancel", "End jobs: signal, grace, kill."),
+        "hold": _at("act_cmd", "hold", "Keep waiting jobs from starting."),
+        "release": _at("act_cmd", "release", "Let held jobs wait for their start again."),
+        "requeue": _at("act_cmd", "requeue", "End a job's attempt and let the job wait again."),
+    },
+    "Capacity": {
+        "nodes": _at("nodes_cmd", "nodes", "List nodes and what is free on them."),
+        "node": _at("nodes_cmd", "node", "Take a node out of use, or back."),
+        "gpus": _at("nodes_cmd", "gpus", "Show GPUs by pool and model: free of total."),
+        "queues": _at("queues_cmd", "queues", "List queues with their guarantees and use."),
+    },
+    "Running Gangline": {
+        "server": _at("server_cmd", "server", "Run, back up, restore or recover a controller."),
+        "agent": _at("agent_cmd", "agent", "Run a node's agent in the foreground."),
+        "token": _at("token_cmd", "token", "Create, list or revoke access tokens."),
+        "completion": _at("about_cmd", "completion", "Print the completion script of a shell."),
+        "version": _at("about_cmd", "version", "Print the version of Gangline and what it speaks."),
+    },
+}

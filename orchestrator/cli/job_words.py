@@ -1,0 +1,235 @@
+"""A job in words: its columns in lists, its card, how it ended. One place, so that every verb says the same.
+
+Comes in: jobs of `wire.api`. Goes out: columns and texts. Called by: jobs_cmd, act_cmd, run_cmd, explain_cmd, status_cmd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from orchestrator.cli import text
+from orchestrator.cli.output import Column, Listing
+from orchestrator.cli.tables import Cell, Head, render
+from orchestrator.wire.api import Attempt, Job, JobSummary, PastAttempt, Resources
+
+MOODS = {
+    "running": "ok",
+    "starting": "ok",
+    "waiting": "wait",
+    "held": "wait",
+    "ending": "wait",
+    "failed": "bad",
+    "succeeded": "over",
+    "cancelled": "over",
+}
+
+
+def state(job: JobSummary) -> Cell:
+    """Its state; one out of contact is `lost`, since nobody knows whether it runs."""
+    return Cell("lost", "bad") if job.lost else Cell(job.state, MOODS.get(job.state, ""))
+
+
+def time_spent(job: JobSummary, now: datetime) -> str:
+    """How long it ran, runs, or has been waiting."""
+    if job.ended_at is not None:
+        return text.span((job.ended_at - job.started_at).total_seconds()) if job.started_at else "-"
+    if job.state in ("running", "ending", "starting") and job.started_at is not None:
+        return text.ago(job.started_at, now)
+    return text.ago(job.waiting_since or job.submitted_at, now)
+
+
+def where_or_why(job: JobSummary) -> str:
+    """Its nodes while it has any; in brackets why it waits, or how it ended."""
+    if job.ended_at is not None:
+        return ended_briefly(job)
+    if job.node_names and job.state in ("starting", "running", "ending"):
+        return text.fold_names(job.node_names)
+    if job.state == "held":
+        return f"({job.hold or 'held'})"
+    return f"({job.reason.code})" if job.reason is not None else "-"
+
+
+def ended_briefly(job: JobSummary) -> str:
+    """`exit 1`, `(time limit)`, `-`."""
+    if job.state == "succeeded":
+        return "-"
+    return f"exit {job.exit_code}" if job.exit_code else f"({job.why})" if job.why else "-"
+
+
+def columns(now: datetime) -> tuple[Column[JobSummary], ...]:
+    """The columns of `gangline jobs`."""
+    return (
+        Column("ID", lambda job: str(job.id), right=True),
+        Column("NAME", lambda job: job.name, cut=True),
+        Column("USER", lambda job: job.owner, cut=True),
+        Column("QUEUE", lambda job: job.queue, cut=True),
+        Column("STATE", state),
+        Column("GPUS", lambda job: str(job.gpus), right=True),
+        Column("RANKS", lambda job: str(job.ranks), right=True),
+        Column("PRIORITY", lambda job: str(job.priority), right=True, wide=True),
+        Column("TRIES", lambda job: str(job.attempts), right=True, wide=True),
+        Column("TIME", lambda job: time_spent(job, now), right=True),
+        Column("SUBMITTED", lambda job: text.instant(job.submitted_at), wide=True),
+        Column("NODES(WHY)", where_or_why, cut=True),
+        Column("REASON", lambda job: job.reason.sentence if job.reason else job.why or "-", wide=True),
+    )
+
+
+def listing(now: datetime) -> Listing[JobSummary]:
+    """The list of jobs as of now."""
+    return Listing("JobList", columns(now), lambda job: str(job.id), "no jobs; -a shows those of all users, --since 7d older ones")
+
+
+# --- one job ----------------------------------------------------------------------------------------------------
+
+
+def title(job: JobSummary) -> str:
+    """`job 12 (train)`."""
+    return f"job {job.id} ({text.safe(job.name)})"
+
+
+def ending(job: Job) -> str:
+    """How it ended, in one sentence."""
+    took = f" after {time_spent(job, text.now())}" if job.started_at else ""
+    if job.state == "succeeded":
+        return f"{title(job)} succeeded{took}"
+    last = job.past[-1] if job.past else None
+    detail = failure(last) if last is not None else ""
+    why = detail or text.safe(job.why)
+    return f"{title(job)} {job.state}{took}" + (f": {why}" if why else "")
+
+
+def failure(attempt: PastAttempt) -> str:
+    """Which rank failed first, where and how; empty if none did."""
+    first = attempt.first_failed
+    if first is None:
+        return text.safe(attempt.detail)
+    how = f"was killed by signal {first.signal} ({signal_name(first.signal)})" if first.signal else f"exited with {first.code}"
+    return f"rank {first.rank} on {first.node} failed first: it {how}"
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9."""
+    import signal
+
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def request(job: Job) -> str:
+    """What it asks for: `2 nodes x 8 GPUs`, `16 tasks x 1 GPU`."""
+    spec = job.spec
+    if spec.tasks:
+        return f"{text.plural(spec.tasks, 'task')}{_each(spec.per_task)}"
+    ranks = f", {spec.tasks_per_node} tasks on each" if spec.tasks_per_node != 1 else ""
+    return f"{text.plural(spec.nodes, 'node')}{_each(spec.per_node)}{ranks}"
+
+
+def _each(asked: Resources | None) -> str:
+    if asked is None:
+        return ""
+    parts = []
+    if asked.gpus:
+        models = f" ({', '.join(asked.gpu_models)})" if asked.gpu_models else ""
+        parts.append(text.plural(asked.gpus, "GPU") + models)
+    if asked.cores:
+        parts.append(text.plural(asked.cores, "core"))
+    if asked.memory_bytes:
+        parts.append(text.size(asked.memory_bytes))
+    return f" with {', '.join(parts)} each" if parts else ""
+
+
+def card(job: Job) -> str:
+    """Everything that is known of a job."""
+    spec = job.spec
+    rows = [
+        ("state", state(job).text),
+        ("user", job.owner),
+        ("queue", f"{job.queue}, priority {job.priority}"),
+        ("asks for", request(job)),
+        ("command", _command(spec.command)),
+        ("workdir", spec.workdir or "a folder of its own"),
+        ("output", spec.output),
+        ("time limit", text.span(job.time_limit_s) if job.time_limit_s else "none of its own"),
+        ("labels", ", ".join(f"{name}={value}" for name, value in spec.labels.items())),
+        ("submitted", text.instant(job.submitted_at)),
+        ("started", text.instant(job.started_at) if job.started_at else ""),
+        ("ended", text.instant(job.ended_at) if job.ended_at else ""),
+        ("exit code", str(job.exit_code) if job.exit_code is not None else ""),
+        ("why", job.why),
+        ("held", job.hold),
+        ("waits", f"{job.reason.sentence} [{job.reason.code}]" if job.reason else ""),
+    ]
+    lines = [title(job), *fields(rows)]
+    if job.attempt is not None:
+        lines += ["", *_attempt(job.attempt)]
+    for past in reversed(job.past):
+        lines += ["", *_past(past)]
+    if job.faults:
+        lines += ["", "could not be prepared on:", *(f"  {text.safe(fault)}" for fault in job.faults)]
+    return "\n".join(lines)
+
+
+def fields(rows: Sequence[tuple[str, str]]) -> list[str]:
+    """Name and value, aligned; empty values are left out."""
+    shown = [(name, value) for name, value in rows if value]
+    wide = max((len(name) for name, _ in shown), default=0)
+    return [f"  {name:{wide}}  {text.safe(value)}" for name, value in shown]
+
+
+def _command(argv: Sequence[str]) -> str:
+    import shlex
+
+    if len(argv) == 3 and tuple(argv[:2]) == ("/bin/sh", "-c"):
+        return argv[2]
+    return shlex.join(argv)
+
+
+def _attempt(attempt: Attempt) -> list[str]:
+    lost = ", lost: a node of it can't be reached" if attempt.lost else ""
+    limit = f", until {text.instant(attempt.deadline_at)}" if attempt.deadline_at else ""
+    head = f"attempt {attempt.id}: {attempt.state}{limit}{lost}"
+    heads = [Head("NODE"), Head("STATE"), Head("RANKS", right=True), Head("SLOTS"), Head("PIDS"), Head("ERROR")]
+    rows = [
+        [
+            Cell(part.node),
+            Cell(part.state),
+            Cell(_ranks(part.first_rank, part.tasks)),
+            Cell(text.fold(part.slots) or "-"),
+            Cell(",".join(map(str, part.pids)) or "-"),
+            Cell(part.error or "-"),
+        ]
+        for part in attempt.parts
+    ]
+    return [head, *(f"  {line}" for line in render(heads, rows))]
+
+
+def _past(past: PastAttempt) -> list[str]:
+    ran = "never started"
+    if past.started_at and past.ended_at:
+        ran = f"ran {text.span((past.ended_at - past.started_at).total_seconds())}"
+    nodes = text.fold_names([placement.node for placement in past.placements])
+    head = f"attempt {past.id}: {past.cause}, {ran} on {nodes}, exit {past.exit_code}"
+    lines = [head]
+    said = failure(past)
+    if said:
+        lines.append(f"  {said}")
+    if past.first_failed is not None and past.first_failed.tail.strip():
+        tail = text.safe_lines(past.first_failed.tail.rstrip())
+        lines += ["  the end of its output:", text.indent(tail, "  | ")]
+    return lines
+
+
+def _ranks(first: int, count: int) -> str:
+    return str(first) if count == 1 else f"{first}-{first + count - 1}"
+
+
+def numbers(facts: dict[str, Any]) -> list[str]:
+    """The facts of a reason as a small table."""
+    heads = [Head("NUMBER"), Head("VALUE", right=True)]
+    rows = [[Cell(name.replace("_", " ")), Cell(str(value))] for name, value in facts.items()]
+    return render(heads, rows)

@@ -1,0 +1,85 @@
+"""The entry of `gangline`: finds the verb, runs it, and turns whatever happens into an exit code.
+
+Comes in: `sys.argv`. Goes out: the process's exit code. Called by: the console script, `python -m orchestrator.cli`,
+tests. No traceback leaves here unless GANGLINE_DEBUG=1 asks for one.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from orchestrator.cli.commands import SECTIONS
+from orchestrator.cli.session import Session
+from orchestrator.cli.verbs import SETTINGS, Example, Verbs
+
+EXIT_CODES: tuple[tuple[int, str], ...] = (
+    (0, "done, or nothing to do"),
+    (1, "failed"),
+    (2, "the input is invalid (spec, job, arguments)"),
+    (3, "changes or drift are present"),
+    (4, "partly done; running it again converges"),
+    (5, "refused by a budget, a quota, a policy or access control"),
+    (6, "timed out"),
+    (125, "`run` and `submit --wait`: Gangline failed, not the job"),
+    (126, "`run` and `submit --wait`: refused"),
+    (130, "interrupted"),
+)
+
+
+class Root(Verbs):
+    """The top of the command: its help lists the verbs by purpose, without loading one."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        wide = max(len(name) for members in SECTIONS.values() for name in members)
+        for title, members in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{wide}}", lazy.help) for name, lazy in members.items()])
+
+
+@click.group(
+    "gangline",
+    cls=Root,
+    lazy={name: lazy for members in SECTIONS.values() for name, lazy in members.items()},
+    context_settings=SETTINGS,
+    examples=[
+        Example("gangline demo", "everything on this machine, in half a minute"),
+        Example("gangline run -n 16 --gpus-per-task 1 -- python train.py", "sixteen processes that start together"),
+        Example("gangline explain 42", "why job 42 waits"),
+    ],
+)
+@click.version_option(package_name="gangline", message="gangline %(version)s")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="Colours in the output; auto obeys NO_COLOR and FORCE_COLOR.",
+)
+@click.pass_obj
+def root(session: Session, color: str) -> None:
+    """GPU clusters as code, with their own queue and gang scheduler."""
+    session.color = color
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
+    from orchestrator.cli import errors
+
+    session = Session()
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        code = run(arguments, session)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        return errors.reader_left()
+    except BaseException as error:  # noqa: BLE001 - the last place: it becomes a sentence and an exit code
+        return errors.report(error, session)
+
+
+def run(arguments: list[str], session: Session) -> int:
+    """Run the verb; its return value is the exit code where it is a number."""
+    done: Any = root.main(args=arguments, prog_name="gangline", standalone_mode=False, obj=session)
+    return done if isinstance(done, int) else 0

@@ -1,0 +1,58 @@
+"""Where the command keeps what it must remember: DESIGN section 7 in one place.
+
+Comes in: the environment. Goes out: paths; nothing is made here. Called by: contexts, local_cmd, demo_cmd, doctor_cmd,
+server_cmd. `GANGLINE_HOME` moves all of them, so that tests and demos never meet.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ENDPOINT = "endpoint.json"  # a controller writes it into its state folder when it answers
+
+
+def home() -> Path | None:
+    """The folder that holds everything, if the caller asked for one."""
+    found = os.environ.get("GANGLINE_HOME", "")
+    return Path(found).absolute() if found else None
+
+
+def state_root() -> Path:
+    """The folder with one state folder per cluster of this person."""
+    moved = home()
+    if moved is not None:
+        return moved / "state"
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "gangline"
+
+
+def state_dir(cluster: str) -> Path:
+    """The state folder of a person's own cluster."""
+    return state_root() / cluster
+
+
+def config_dir() -> Path:
+    """The folder of contexts and tokens."""
+    moved = home()
+    if moved is not None:
+        return moved / "config"
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".config") / "gangline"
+
+
+def contexts_file() -> Path:
+    """The known controllers, mode 0600 because it holds tokens."""
+    return config_dir() / "contexts.json"
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file at once, readable by its owner alone; folders on the way are made for the owner alone too."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)

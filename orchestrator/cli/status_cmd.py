@@ -1,0 +1,80 @@
+"""`status`: the cluster at a glance.
+
+Comes in: nothing. Goes out: a few lines, or the API's record. Called by: the command's table; `up` and `demo` end with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orchestrator.cli import options
+from orchestrator.cli.verbs import Example, verb
+
+if TYPE_CHECKING:
+    from orchestrator.wire.api_cluster import Status
+
+
+@verb(
+    "status",
+    examples=[
+        Example("gangline status", "nodes, GPUs and jobs in five lines"),
+        Example("gangline status -o json | jq .gpus.free", "for a script"),
+    ],
+)
+@options.output("text", "json", "yaml")
+@options.controller
+def status() -> None:
+    """Show the cluster at a glance."""
+    from orchestrator.cli.contexts import connect
+    from orchestrator.cli.output import record
+
+    with connect() as client:
+        found = client.status()
+    record("Status", found, lambda: words(found))
+
+
+def words(found: Status) -> str:
+    """The status as text."""
+    from orchestrator.cli.job_words import fields
+    from orchestrator.cli.text import ago
+
+    rows = [
+        ("cluster", found.cluster or "none yet: `gangline up cluster.yaml` gives the controller its nodes"),
+        ("controller", f"version {found.version}, epoch {found.epoch}, {found.seq:,} events"),
+        ("as of", f"{ago(found.updated_at, found.now)} ago" if found.updated_at else ""),
+        ("nodes", _nodes(found)),
+        ("GPUs", _gpus(found)),
+        ("jobs", _jobs(found)),
+        ("recovering", "the ledger was restored: `gangline server recover` lets starts go on" if found.recovering else ""),
+        ("orphans", f"{found.orphans}: `gangline server recover` takes them back" if found.orphans else ""),
+    ]
+    return "\n".join(fields(rows))
+
+
+def _nodes(found: Status) -> str:
+    counts = found.nodes
+    parts = [f"{counts.open} of {counts.total} open"]
+    parts += [f"{counts.silent} silent"] if counts.silent else []
+    parts += [f"{counts.marked} marked: `gangline nodes` says why"] if counts.marked else []
+    return ", ".join(parts)
+
+
+def _gpus(found: Status) -> str:
+    counts = found.gpus
+    parts = [f"{counts.free} free of {counts.total}", f"{counts.allocated} allocated"]
+    parts += [f"{counts.not_ready} not ready"] if counts.not_ready else []
+    parts += ["all emulated" if counts.emulated == counts.total else f"{counts.emulated} emulated"] if counts.emulated else []
+    return ", ".join(parts)
+
+
+def _jobs(found: Status) -> str:
+    counts = found.jobs
+    named = [
+        ("running", counts.running),
+        ("starting", counts.starting),
+        ("ending", counts.ending),
+        ("waiting", counts.waiting),
+        ("held", counts.held),
+        ("lost", counts.lost),
+    ]
+    return ", ".join(f"{count} {name}" for name, count in named if count) or "none that is not over"

@@ -1,0 +1,169 @@
+"""How numbers, times and names look to people.
+
+Comes in: base units (seconds, bytes, times in UTC) and texts of others. Goes out: short words, with whatever could
+drive a terminal made visible. Called by: every command that prints.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import UTC, datetime
+
+# C0 and C1 controls, DEL, and the marks that reorder text: nothing that others named may move a cursor.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def safe(text: str) -> str:
+    """The text on one line, with control characters written as escapes."""
+    return _UNSAFE.sub(_escape, text)
+
+
+def safe_lines(text: str) -> str:
+    """Like `safe`, but lines stay lines and tabs stay tabs."""
+    return "\n".join("\t".join(safe(part) for part in line.split("\t")) for line in text.split("\n"))
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return {9: "\\t", 10: "\\n", 13: "\\r"}.get(code) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+def width(text: str) -> int:
+    """Columns that the text takes in a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(char) for char in text)
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def middle(text: str, most: int) -> str:
+    """The text cut in its middle to at most `most` columns: `pretrain…v7`."""
+    if width(text) <= most:
+        return text
+    if most < 3:
+        return text[: max(most, 0)]
+    tail = (most - 1) // 2
+    head = most - 1 - tail
+    return _take(text, head) + "…" + _take(text[::-1], tail)[::-1]
+
+
+def _take(text: str, most: int) -> str:
+    used = 0
+    for index, char in enumerate(text):
+        used += _columns(char)
+        if used > most:
+            return text[:index]
+    return text
+
+
+def span(seconds: float) -> str:
+    """A length of time in at most two units: `8s`, `3m05s`, `2h10m`, `3d4h`."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600}h"
+
+
+def ago(then: datetime | None, now: datetime) -> str:
+    """How long ago, or `-` for what has not happened."""
+    return span((now - then).total_seconds()) if then is not None else "-"
+
+
+def left(then: datetime | None, now: datetime) -> str:
+    """How long until then, or `-`."""
+    return span((then - now).total_seconds()) if then is not None else "-"
+
+
+def instant(then: datetime | None) -> str:
+    """UTC, ISO 8601, to the second; `-` for what has not happened."""
+    return then.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if then is not None else "-"
+
+
+def now() -> datetime:
+    """The time of this machine, with its zone."""
+    return datetime.now(UTC)
+
+
+_SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def size(count: int) -> str:
+    """Bytes in the unit that a person would use: `960GiB`, `1.5TiB`, `-` for none."""
+    if count <= 0:
+        return "-"
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(_SIZES) - 1:
+        value, unit = value / 1024, unit + 1
+    shown = f"{value:.1f}".removesuffix(".0") if value < 100 else f"{value:.0f}"
+    return f"{shown}{_SIZES[unit]}"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """`1 node`, `4 nodes`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+LINE = 96  # columns of running text
+
+
+def wrap(text: str, following: str = "  ", most: int = LINE) -> str:
+    """Running text in lines that fit a terminal; those after the first begin with `following`."""
+    from textwrap import fill
+
+    return fill(text, most, subsequent_indent=following, break_long_words=False, break_on_hyphens=False)
+
+
+def indent(text: str, by: str = "  ") -> str:
+    """Each line of the text moved to the right."""
+    return "\n".join(by + line for line in text.splitlines())
+
+
+def fold(numbers: list[int]) -> str:
+    """Whole numbers as ranges: [0, 1, 2, 5] -> `0-2,5`."""
+    parts: list[str] = []
+    ordered = sorted(set(numbers))
+    start = 0
+    for index, number in enumerate(ordered):
+        if index + 1 == len(ordered) or ordered[index + 1] != number + 1:
+            first = ordered[start]
+            parts.append(str(first) if first == number else f"{first}-{number}")
+            start = index + 1
+    return ",".join(parts)
+
+
+def fold_names(names: list[str]) -> str:
+    """Names that differ in their last number as one word: `node-1, node-2, node-3` -> `node-[1-3]`."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    plain: list[str] = []
+    for name in names:
+        found = re.fullmatch(r"(.*?)(\d+)", name)
+        if found is None:
+            plain.append(name)
+            continue
+        groups.setdefault((found[1], len(found[2]) if found[2].startswith("0") else 0), []).append(int(found[2]))
+    done = [_fold_group(prefix, pad, numbers) for (prefix, pad), numbers in groups.items()]
+    return ",".join(plain + done)
+
+
+def _fold_group(prefix: str, pad: int, numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return f"{prefix}{numbers[0]:0{pad}d}" if pad else f"{prefix}{numbers[0]}"
+    ranges = [part.split("-") for part in fold(numbers).split(",")]
+    shown = ",".join("-".join(edge.zfill(pad) for edge in part) for part in ranges)
+    return f"{prefix}[{shown}]"
+
+
+def fold_models(devices: list[tuple[str, bool]]) -> str:
+    """GPU models, each once, with `emulated` before those that exist on paper only."""
+    names = dict.fromkeys(f"emulated {model}" if emulated and model != "emulated" else model for model, emulated in devices)
+    return ", ".join(names)

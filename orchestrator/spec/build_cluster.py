@@ -1,0 +1,222 @@
+"""A cluster document to the model: base units, names sorted, what is absent written out.
+
+Comes in: a `ClusterDocument` without faults and the hosts of inventories. Goes out: `ClusterSpec`. Called by: `load`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.model import cluster as m
+from orchestrator.wire.cluster import ClusterDocument, ControllerDocument, StorageDocument
+from orchestrator.wire.cluster_pools import GpuDocument, OfferingDocument, PoolDocument, SizeDocument
+from orchestrator.wire.cluster_queues import (
+    AccessDocument,
+    BudgetDocument,
+    GroupDocument,
+    QueueDocument,
+    ScopeDocument,
+    ShareDocument,
+    WindowDocument,
+)
+from orchestrator.wire.cluster_sites import (
+    AwsSite,
+    DomainDocument,
+    FabricDocument,
+    LocalSite,
+    MetalSite,
+    NetworkDocument,
+    PowerDocument,
+    SshDocument,
+)
+
+
+def cluster_spec(document: ClusterDocument, hosts: Mapping[str, tuple[m.Host, ...]]) -> m.ClusterSpec:
+    """The model of a document; `hosts` by site name."""
+    return m.ClusterSpec(
+        name=document.metadata.name,
+        timezone=document.metadata.timezone,
+        controller=_controller(document.controller),
+        identity=m.Identity(
+            document.identity.source, document.identity.min_uid, document.identity.on_mismatch
+        ),
+        storage=_sorted(_storage(one) for one in document.storage),
+        sites=_sorted(_site(one, hosts.get(one.name, ())) for one in document.sites),
+        pools=_sorted(_pool(one) for one in document.pools),
+        queues=_sorted(_queue(one) for one in document.queues) or (m.Queue("default"),),
+        budgets=_sorted(_budget(one) for one in document.budgets),
+        access=_access(document.access),
+    )
+
+
+def _sorted(things: Any) -> tuple[Any, ...]:
+    return tuple(sorted(things, key=lambda thing: thing.name))
+
+
+def _controller(one: ControllerDocument) -> m.Controller:
+    return m.Controller((one.address or "").rstrip("/"), one.state or "")
+
+
+def _storage(one: StorageDocument) -> m.Storage:
+    return m.Storage(
+        name=one.name,
+        kind=one.kind,
+        path=one.path,
+        source=one.source or "",
+        sites=tuple(sorted(one.sites)),
+        per_job=one.per_job,
+        purge=one.purge,
+    )
+
+
+# --- sites -----------------------------------------------------------------------------------------------------------
+
+
+def _site(one: LocalSite | MetalSite | AwsSite, hosts: tuple[m.Host, ...]) -> m.Site:
+    kind = m.SiteKind(one.kind)
+    if isinstance(one, AwsSite):
+        zones = tuple(sorted(one.zones))
+        return m.Site(one.name, kind, _network(one.network), region=one.region, zones=zones)
+    metal = one if isinstance(one, MetalSite) else None
+    return m.Site(
+        name=one.name,
+        kind=kind,
+        network=_network(one.network),
+        fabric=_fabric(one.fabric),
+        power=_power(one.power),
+        inventory=(metal.inventory or "") if metal else "",
+        ssh=_ssh(metal.ssh) if metal else m.Ssh(),
+        hosts=tuple(sorted(hosts, key=lambda host: host.name)),
+    )
+
+
+def _network(one: NetworkDocument) -> m.Network:
+    return m.Network(one.jobs or "", *one.ports)
+
+
+def _fabric(one: FabricDocument) -> m.SiteFabric:
+    units = _sorted(m.Unit(name, nodes) for name, nodes in one.units.items())
+    return m.SiteFabric(tuple(one.levels), units)
+
+
+def _power(one: PowerDocument) -> m.SitePower:
+    return m.SitePower(
+        one.price_usd_per_kwh or 0, one.pue, _sorted(_domain(domain) for domain in one.domains)
+    )
+
+
+def _domain(one: DomainDocument) -> m.PowerDomain:
+    return m.PowerDomain(
+        name=one.name,
+        parent=one.parent or "",
+        limit_watts=one.limit_kw or 0,
+        unmanaged_watts=one.unmanaged_kw,
+        derate_milli=one.derate,
+        nodes=one.nodes or (),
+        fed_by=tuple(sorted(one.fed_by)),
+        redundancy=one.redundancy,
+    )
+
+
+def _ssh(one: SshDocument) -> m.Ssh:
+    return m.Ssh(one.user or "", one.key or "", one.jump or "", one.port)
+
+
+# --- pools -----------------------------------------------------------------------------------------------------------
+
+
+def _pool(one: PoolDocument) -> m.Pool:
+    software, drain = one.software, one.update.drain
+    return m.Pool(
+        name=one.name,
+        site=one.site,
+        nodes=one.nodes or (),
+        gpu=_gpu(one.gpu) if one.gpu is not None else None,
+        cores=one.cores or 0,
+        memory=one.memory or 0,
+        labels=tuple(sorted(one.labels.items())),
+        fabric=m.PoolFabric(one.fabric.kind, one.fabric.rails or 0)
+        if one.fabric is not None
+        else m.PoolFabric(),
+        software=m.Software(software.driver or "", software.cuda or "", software.nccl or ""),
+        update=m.Update(one.update.max_unavailable, m.Drain(drain.deadline, drain.then)),
+        size=_size(one.size) if one.size is not None else None,
+        offerings=tuple(_offering(offering) for offering in one.offerings),
+        acceptance=one.acceptance,
+    )
+
+
+def _gpu(one: GpuDocument) -> m.GpuSpec:
+    return m.GpuSpec(one.model, one.count, one.emulate, one.memory or 0, one.max_watts or 0)
+
+
+def _size(one: SizeDocument) -> m.PoolSize:
+    return m.PoolSize(one.min, one.max, one.idle, one.boot_deadline)
+
+
+def _offering(one: OfferingDocument) -> m.Offering:
+    return m.Offering(one.type, one.market, one.max_usd_per_hour or 0, one.reservation or "")
+
+
+# --- queues, budgets, access -----------------------------------------------------------------------------------------
+
+
+def _queue(one: QueueDocument) -> m.Queue:
+    limits = one.limits
+    return m.Queue(
+        name=one.name,
+        parent=one.parent or "",
+        guarantee=_shares(one.guarantee),
+        borrow_limit=_shares(one.borrow_limit),
+        weight=one.weight,
+        reclaim=one.reclaim,
+        limits=m.QueueLimits(
+            default_time_limit_s=limits.default_time_limit or 0,
+            max_time_limit_s=limits.max_time_limit or 0,
+            max_running_jobs=limits.max_running_jobs or 0,
+            max_waiting_jobs=limits.max_waiting_jobs or 0,
+            max_jobs_per_user=limits.max_jobs_per_user or 0,
+            max_gpus_per_user=limits.max_gpus_per_user or 0,
+            max_gpus_per_job=limits.max_gpus_per_job or 0,
+        ),
+    )
+
+
+def _shares(shares: list[ShareDocument]) -> tuple[m.Share, ...]:
+    found = (m.Share(one.gpus, one.pool or "", one.gpu_model or "") for one in shares)
+    return tuple(sorted(found, key=lambda share: (share.pool, share.gpu_model)))
+
+
+def _budget(one: BudgetDocument) -> m.Budget:
+    return m.Budget(
+        name=one.name,
+        domain=one.domain or "",
+        windows=tuple(_window(window) for window in one.windows),
+        scope=_scope(one.applies_to),
+        microusd_per_hour=one.usd_per_hour or 0,
+        microusd_per_month=one.usd_per_month or 0,
+        at_limit=tuple(one.at_limit) if not one.windows else (),
+    )
+
+
+def _window(one: WindowDocument) -> m.Window:
+    return m.Window(one.days, one.from_, one.to, one.limit_kw)
+
+
+def _scope(one: ScopeDocument | None) -> m.Scope:
+    return m.Scope(one.site or "", one.pool or "", one.queue or "") if one is not None else m.Scope()
+
+
+def _access(one: AccessDocument) -> m.Access:
+    groups = _sorted(_group(name, group) for name, group in one.groups.items())
+    grants = [m.Grant(grant.role, grant.to, _scope(grant.on)) for grant in one.grants]
+    return m.Access(groups, tuple(sorted(grants, key=_grant_order)))
+
+
+def _grant_order(grant: m.Grant) -> tuple[str, ...]:
+    return (grant.to, grant.role.value, grant.on.site, grant.on.pool, grant.on.queue)
+
+
+def _group(name: str, one: GroupDocument) -> m.Group:
+    return m.Group(name, one.oidc or "", one.posix or "", tuple(sorted(one.users)))

@@ -1,0 +1,182 @@
+"""Checks of a job document: by itself, and against the cluster that it is meant for.
+
+Comes in: a `JobDocument` of which parts may be `UNKNOWN`, and for the second kind a `ClusterSpec`. Goes out: faults.
+Called by: `load`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.model.catalog import Catalog
+from orchestrator.model.cluster import ClusterSpec, Market, Pool
+from orchestrator.model.job import LaunchKind
+from orchestrator.spec.context import given, rows, run, twice
+from orchestrator.spec.reading import Found
+from orchestrator.wire.faults import Loc, plain, problem, suggestion
+from orchestrator.wire.job import CheckpointBy, JobDocument, JobSpecDocument, ResourcesDocument
+from orchestrator.wire.quantities import seconds_text
+
+SPOT_NOTICE_S = 120  # AWS gives two minutes between the interruption notice of a spot instance and its end
+IMPLIED_LEVELS = ("nvlink", "site")  # every site has them, whether its spec names them or not
+
+_SPEC: Loc = ("spec",)
+_NODES_ONLY = ("nodes", "per_node", "tasks_per_node", "elastic")
+
+
+def check_job_alone(document: JobDocument) -> list[Found]:
+    """What contradicts inside one job document."""
+    return list(run((_form, _launch, _elastic, _gpu_power, _checkpoint, _needs), document.spec))
+
+
+def _form(spec: JobSpecDocument) -> Iterator[Found]:
+    """The gang is made of nodes or of tasks."""
+    if "tasks" in spec.model_fields_set:
+        for field in given(spec, *_NODES_ONLY):
+            yield _not_with(field, "tasks", "with tasks, use per_task; nodes are chosen by Gangline")
+            return
+    elif "per_task" in spec.model_fields_set:
+        form = "nodes" if "nodes" in spec.model_fields_set else "a job without tasks"
+        yield _not_with("per_task", form, "add tasks, or use per_node")
+
+
+def _not_with(field: str, form: str, advice: str) -> Found:
+    return Found((*_SPEC, field), problem("job.not-with-form", field=field, form=form, advice=advice), "key")
+
+
+def _launch(spec: JobSpecDocument) -> Iterator[Found]:
+    """A launcher starts once on each node and makes the ranks itself."""
+    if spec.launch.kind != LaunchKind.LAUNCHER:
+        return
+    for field in given(spec, "tasks", "tasks_per_node"):
+        advice = "it starts once per node: give nodes, or use launch kind ranks"
+        yield _not_with(field, "launch kind launcher", advice)
+        return
+
+
+def _elastic(spec: JobSpecDocument) -> Iterator[Found]:
+    if spec.elastic is None or "tasks" in spec.model_fields_set:
+        return
+    nodes = spec.nodes if spec.nodes is not None else 1
+    if spec.elastic.min_nodes > nodes:
+        values = {"low_name": "min_nodes", "low": spec.elastic.min_nodes, "high_name": "nodes", "high": nodes}
+        yield Found((*_SPEC, "elastic", "min_nodes"), problem("spec.min-over-max", **values))
+
+
+def _gpu_power(spec: JobSpecDocument) -> Iterator[Found]:
+    low, high = spec.gpu_power.min_watts, spec.gpu_power.max_watts
+    if low is not None and high is not None and low > high:
+        values = {"low_name": "min_watts", "low": low, "high_name": "max_watts", "high": high}
+        yield Found((*_SPEC, "gpu_power", "min_watts"), problem("spec.min-over-max", **values))
+
+
+def _checkpoint(spec: JobSpecDocument) -> Iterator[Found]:
+    """A job that writes its checkpoint at a signal must say which."""
+    checkpoint = spec.checkpoint
+    if checkpoint is not None and checkpoint.by == CheckpointBy.SIGNAL and checkpoint.stop is None:
+        advice = "say which signal makes it write one, and how long that may take"
+        found = problem("spec.missing-field", field="stop", advice=advice)
+        yield Found((*_SPEC, "checkpoint", "stop"), found, "parent")
+
+
+def _needs(spec: JobSpecDocument) -> Iterator[Found]:
+    yield from twice((*_SPEC, "needs"), spec.needs)
+
+
+# --- against a cluster -----------------------------------------------------------------------------------------------
+
+
+def check_job_in_cluster(document: JobDocument, cluster: ClusterSpec, catalog: Catalog) -> list[Found]:
+    """What a job names must exist in its cluster, and it must be able to stop in time there."""
+    checks = (_queue_exists, _storage_exists, _levels_exist)
+    found = list(run(checks, document.spec, cluster))
+    found += run((_models_exist, _stops_in_time), document.spec, cluster, catalog)
+    return found
+
+
+def _dangling(loc: Loc, what: str, name: str, known: list[str]) -> Found:
+    advice = suggestion(name, known, what)
+    return Found(loc, problem("spec.dangling-reference", what=what, name=plain(name, 60), advice=advice))
+
+
+def _queue_exists(spec: JobSpecDocument, cluster: ClusterSpec) -> Iterator[Found]:
+    known = [queue.name for queue in cluster.queues]
+    if spec.queue not in known:
+        place = (*_SPEC, "queue")
+        mark_missing = "queue" not in spec.model_fields_set
+        found = _dangling(place, "queue", spec.queue, known)
+        yield Found(place, found.problem, "parent") if mark_missing else found
+
+
+def _storage_exists(spec: JobSpecDocument, cluster: ClusterSpec) -> Iterator[Found]:
+    known = [storage.name for storage in cluster.storage]
+    for index, name in rows(spec.needs):
+        if name not in known:
+            yield _dangling((*_SPEC, "needs", index), "storage", name, known)
+
+
+def _levels_exist(spec: JobSpecDocument, cluster: ClusterSpec) -> Iterator[Found]:
+    known = list(
+        dict.fromkeys([*(level for site in cluster.sites for level in site.fabric.levels), *IMPLIED_LEVELS])
+    )
+    for field in ("required", "preferred"):
+        yield from run((_level_exists,), getattr(spec.topology, field), (*_SPEC, "topology", field), known)
+
+
+def _level_exists(name: str | None, loc: Loc, known: list[str]) -> Iterator[Found]:
+    if name is not None and name not in known:
+        yield _dangling(loc, "topology level", name, known)
+
+
+def _resources(spec: JobSpecDocument) -> tuple[str, ResourcesDocument | None]:
+    return ("per_task", spec.per_task) if "tasks" in spec.model_fields_set else ("per_node", spec.per_node)
+
+
+def _models_exist(spec: JobSpecDocument, cluster: ClusterSpec, catalog: Catalog) -> Iterator[Found]:
+    field, resources = _resources(spec)
+    pools = [_models(pool, catalog) for pool in cluster.pools]
+    if resources is None or resources.gpu_model is None or None in pools:
+        return
+    known = sorted(set().union(*(models for models in pools if models is not None)))
+    for index, name in enumerate(resources.gpu_model):
+        if name not in known:
+            yield _dangling((*_SPEC, field, "gpu_model", index), "GPU model in any pool", name, known)
+
+
+def _models(pool: Pool, catalog: Catalog) -> set[str] | None:
+    """The GPU models of a pool; None if the catalog does not know one of its types."""
+    if pool.gpu is not None:
+        return {pool.gpu.model}
+    names = [name for offering in pool.offerings for name in offering.types]
+    if not all(name in catalog.instances for name in names):
+        return None
+    return {catalog.instances[name].gpu_model for name in names}
+
+
+def _stops_in_time(spec: JobSpecDocument, cluster: ClusterSpec, catalog: Catalog) -> Iterator[Found]:
+    """A grace longer than a spot notice is cut off; a fault if no pool that fits has anything but spot."""
+    own = spec.checkpoint.stop if spec.checkpoint is not None else None
+    grace = (own or spec.stop).grace
+    if grace <= SPOT_NOTICE_S:
+        return
+    fitting = [pool for pool in cluster.pools if _may_fit(pool, _resources(spec)[1], catalog)]
+    if fitting and all(_spot_only(pool) for pool in fitting):
+        where: Loc = ("checkpoint", "stop", "grace") if own is not None else ("stop", "grace")
+        values = {"grace": seconds_text(grace), "notice": seconds_text(SPOT_NOTICE_S)}
+        yield Found((*_SPEC, *where), problem("job.grace-over-notice", **values))
+
+
+def _may_fit(pool: Pool, resources: ResourcesDocument | None, catalog: Catalog) -> bool:
+    """Whether a node of the pool could carry a share of the job, by GPU model and count."""
+    if resources is None:
+        return True
+    models, wanted = _models(pool, catalog), resources.gpu_model
+    if models is None:
+        return True
+    counts = [pool.gpu.count] if pool.gpu is not None else []
+    counts += [catalog.instances[name].gpus for offering in pool.offerings for name in offering.types]
+    return max(counts, default=0) >= resources.gpus and (wanted is None or bool(models & set(wanted)))
+
+
+def _spot_only(pool: Pool) -> bool:
+    return bool(pool.offerings) and all(offering.market == Market.SPOT for offering in pool.offerings)

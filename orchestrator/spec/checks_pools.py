@@ -1,0 +1,167 @@
+"""Checks of pools: what a pool needs depends on the kind of its site; a node stands in one pool only.
+
+Comes in: `Context`. Goes out: faults. Called by: `checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orchestrator.model.cluster import Market
+from orchestrator.spec.context import Context, given, reference, rows, run
+from orchestrator.spec.nodes import more
+from orchestrator.spec.reading import Found
+from orchestrator.wire.cluster_pools import OfferingDocument, PoolDocument
+from orchestrator.wire.cluster_sites import AwsSite, LocalSite, MetalSite
+from orchestrator.wire.faults import Loc, did_you_mean, problem, suggestion
+
+RESERVED = (Market.CAPACITY_RESERVATION, Market.CAPACITY_BLOCK)
+
+
+def pools(context: Context) -> Iterator[Found]:
+    """Each pool by itself."""
+    for index, pool in rows(context.document.pools):
+        loc: Loc = ("pools", index)
+        yield from run((_site, _gpu_model, _for_site, _gpu_of_type), context, pool, loc)
+        yield from run((_size, _offerings), pool, loc)
+
+
+def _site(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]:
+    yield from reference(context, (*loc, "site"), "site", pool.site)
+
+
+def _gpu_model(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]:
+    gpu = pool.gpu
+    if gpu is None or gpu.model in context.catalog.gpus:
+        return
+    if gpu.memory is not None and gpu.max_watts is not None:
+        return
+    near = did_you_mean(gpu.model, list(context.catalog.gpus))
+    advice = near or "say what it is: add gpu.memory and gpu.max_watts"
+    yield Found((*loc, "gpu", "model"), problem("spec.unknown-gpu-model", name=gpu.model, advice=advice))
+
+
+def _for_site(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]:
+    """The fields that go with the kind of the pool's site."""
+    site = next((site for _, site in rows(context.document.sites) if site.name == pool.site), None)
+    if site is None:
+        return
+    bought = isinstance(site, AwsSite)
+    needed, useless = (["size", "offerings"], ["nodes"]) if bought else (["nodes"], ["size", "offerings"])
+    for field in given(pool, *useless):
+        advice = "its nodes are bought" if bought else "its nodes are listed in `nodes`"
+        yield _misplaced(pool, site.kind, (*loc, field), field, advice)
+    for field in needed:
+        if field not in pool.model_fields_set:
+            advice = f"a pool on a site of kind {site.kind} needs it"
+            yield Found((*loc, field), problem("spec.missing-field", field=field, advice=advice), "parent")
+    if bought and given(pool, "offerings") and not len(pool.offerings):
+        yield Found((*loc, "offerings"), problem("spec.empty-value", what="a list of offerings"))
+    if pool.gpu is not None and not isinstance(site, LocalSite) and given(pool.gpu, "emulate"):
+        yield _misplaced(
+            pool, site.kind, (*loc, "gpu", "emulate"), "gpu.emulate", "GPUs are emulated on local sites only"
+        )
+
+
+def _misplaced(pool: PoolDocument, kind: str, loc: Loc, field: str, advice: str) -> Found:
+    what = "pool on a site"
+    return Found(loc, problem("spec.not-for-kind", what=what, kind=kind, field=field, advice=advice), "key")
+
+
+def _gpu_of_type(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]:
+    """A bought pool may say its GPUs; then every type that the catalog knows must have them."""
+    if pool.gpu is None:
+        return
+    for _, offering in rows(pool.offerings):
+        for name in offering.type:
+            known = context.catalog.instances.get(name)
+            if known and (known.gpu_model, known.gpus) != (pool.gpu.model, pool.gpu.count):
+                has, wanted = f"{known.gpus} {known.gpu_model}", f"{pool.gpu.count} {pool.gpu.model}"
+                found = problem("spec.gpu-not-of-type", type=name, has=has, wanted=wanted)
+                yield Found((*loc, "gpu"), found, "key")
+                return
+
+
+def _size(pool: PoolDocument, loc: Loc) -> Iterator[Found]:
+    size = pool.size
+    if size is not None and size.min > size.max:
+        found = problem("spec.min-over-max", low_name="min", low=size.min, high_name="max", high=size.max)
+        yield Found((*loc, "size", "min"), found)
+
+
+def _offerings(pool: PoolDocument, loc: Loc) -> Iterator[Found]:
+    for index, offering in rows(pool.offerings):
+        yield from run((_reservation, _types), offering, (*loc, "offerings", index))
+
+
+def _reservation(offering: OfferingDocument, loc: Loc) -> Iterator[Found]:
+    if offering.market == Market.OWNED:
+        advice = "owned nodes are listed in a pool of a metal site"
+        found = problem(
+            "spec.not-for-kind", what="offering", kind="aws", field="market: owned", advice=advice
+        )
+        yield Found((*loc, "market"), found)
+        return
+    reserved = offering.market in RESERVED
+    if reserved and offering.reservation is None:
+        advice = f"market {offering.market} needs the id of what was reserved"
+        yield Found(
+            (*loc, "reservation"), problem("spec.missing-field", field="reservation", advice=advice), "parent"
+        )
+    if not reserved and offering.reservation is not None:
+        advice = "only reserved capacity has one"
+        found = problem(
+            "spec.not-for-kind", what="offering", kind=offering.market, field="reservation", advice=advice
+        )
+        yield Found((*loc, "reservation"), found, "key")
+
+
+def _types(offering: OfferingDocument, loc: Loc) -> Iterator[Found]:
+    seen: set[str] = set()
+    for index, name in enumerate(offering.type):
+        if name in seen:
+            yield Found((*loc, "type", index), problem("spec.duplicate-item", name=name))
+        seen.add(name)
+
+
+def in_inventory(context: Context) -> Iterator[Found]:
+    """Nodes of metal pools are hosts of the inventory, if the site names one."""
+    for index, pool in rows(context.document.pools):
+        yield from run((_in_inventory,), context, pool, ("pools", index))
+
+
+def _in_inventory(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]:
+    if pool.nodes is None or pool.site in context.unread or pool.site not in context.hosts:
+        return
+    hosts = {host.name for host in context.hosts[pool.site]}
+    missing = [node for node in pool.nodes if node not in hosts]
+    if missing:
+        site = next(site for _, site in rows(context.document.sites) if site.name == pool.site)
+        name = site.inventory if isinstance(site, MetalSite) else ""
+        advice = suggestion(missing[0], sorted(hosts)[:1000], "host")
+        found = problem(
+            "spec.node-unknown", node=missing[0], more=more(missing), where=f"in {name}", advice=advice
+        )
+        yield Found((*loc, "nodes"), found)
+
+
+def nodes_once(context: Context) -> Iterator[Found]:
+    """A node stands in one pool only."""
+    owner: dict[str, str] = {}
+    for index, pool in rows(context.document.pools):
+        yield from run((_nodes_once,), pool, owner, ("pools", index, "nodes"))
+
+
+def _nodes_once(pool: PoolDocument, owner: dict[str, str], loc: Loc) -> Iterator[Found]:
+    nodes = pool.nodes or ()
+    again = [node for node in nodes if node in owner]
+    if again:
+        other = f"pool {owner[again[0]]}"
+        yield Found(
+            loc, problem("spec.node-twice", node=again[0], more=more(again), other=other, what="pool")
+        )
+    owner.update((node, str(pool.name)) for node in nodes if node not in owner)
+
+
+NAMES = (pools,)
+PLACES = (nodes_once, in_inventory)

@@ -1,0 +1,273 @@
+"""The hosts of a metal site: Ansible's YAML inventory, read strictly.
+
+Comes in: the text of the file that a site names. Goes out: `Host`s with the groups that they are in, and faults
+placed in that file. Called by: `load`.
+
+Taken from Ansible: groups with `hosts`, `children` and `vars`, names with ranges such as `h100-[01:32]` or `r[a:d]`,
+a host in several groups, and any `ansible_*` variable. Gangline's own: `bmc`, `bmc_user`, `bmc_password`, `mac`,
+`rack`. Everything else belongs into `vars` of a group, where nothing is checked; a slip in a host's line must not
+pass unseen.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from orchestrator.model.cluster import Host
+from orchestrator.spec.tree import Misread, Node, Place, Tree, read_tree
+from orchestrator.wire.common import HOST_PATTERN, REFERENCE_PATTERN
+from orchestrator.wire.faults import Loc, Problem, described, did_you_mean, plain, problem, shown
+from orchestrator.wire.hostlist import LONGEST_NAME, MOST_NODES
+from orchestrator.wire.leaf import UNKNOWN
+
+GROUP_FIELDS = ("hosts", "children", "vars")
+HOST_FIELDS = ("ansible_host", "bmc", "bmc_user", "bmc_password", "mac", "rack")
+
+_RANGE = re.compile(r"\[([0-9]{1,9}|[a-z]|[A-Z]):([0-9]{1,9}|[a-z]|[A-Z])(?::([0-9]{1,4}))?\]")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
+_ADDRESS = re.compile(HOST_PATTERN)
+_SECRET = re.compile(REFERENCE_PATTERN)
+_WORD = re.compile(r"[^\x00-\x1f\x7f]{1,253}")
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What a file says. `faults` are placed in it; with one, `hosts` may be incomplete."""
+
+    tree: Tree
+    hosts: tuple[Host, ...]
+    faults: tuple[Misread, ...]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A host while the groups are walked: its values so far, each with the place of its value."""
+
+    values: dict[str, tuple[str, Place]] = field(default_factory=dict)
+    groups: dict[str, None] = field(default_factory=dict)
+
+
+def read_inventory(text: str) -> Inventory:
+    """All hosts of an inventory and all that is wrong with it."""
+    tree = read_tree(text)
+    if tree.root is None:
+        return Inventory(tree, (), tree.faults)
+    reader = _Reader(list(tree.faults))
+    reader.top(tree.root)
+    return Inventory(tree, reader.hosts(), tuple(reader.faults))
+
+
+class _Reader:
+    """Walks the groups of one inventory."""
+
+    def __init__(self, faults: list[Misread]) -> None:
+        self.faults = faults
+        self._seen: dict[str, _Seen] = {}
+        self._users: dict[tuple[str, str], tuple[str, Place]] = {}
+
+    def hosts(self) -> tuple[Host, ...]:
+        """The hosts in the order in which they first stand in the file."""
+        return tuple(
+            Host(
+                name=name,
+                address=_value(seen, "ansible_host"),
+                bmc=_value(seen, "bmc"),
+                bmc_user=_value(seen, "bmc_user"),
+                bmc_password=_value(seen, "bmc_password"),
+                mac=_value(seen, "mac").lower(),
+                rack=_value(seen, "rack"),
+                groups=tuple(seen.groups),
+            )
+            for name, seen in self._seen.items()
+        )
+
+    def top(self, root: Node) -> None:
+        """The outermost groups, `all` among them or not."""
+        if self._mapping(root, "a mapping of groups", ()):
+            for name, node in root.values.items():
+                self._group(name, node, root.keys[name], (name,))
+
+    def _say(self, found: Problem, place: Place, loc: Loc) -> None:
+        self.faults.append(Misread(found, place, loc))
+
+    def _mapping(self, node: Node, expected: str, loc: Loc) -> bool:
+        if isinstance(node.value, dict) or node.value is UNKNOWN:
+            return node.value is not UNKNOWN
+        self._say(problem("spec.wrong-type", expected=expected, got=described(node.value)), node.place, loc)
+        return False
+
+    def _group(self, name: str, node: Node, key: Place, loc: Loc) -> None:
+        if not _GROUP.fullmatch(name):
+            advice = "groups are named with letters, digits, '_' and '-'"
+            self._say(problem("spec.bad-name", got=shown(name), advice=advice), key, loc)
+        if node.value is None or not self._mapping(node, "a mapping with hosts, children or vars", loc):
+            return
+        for word, inner in node.values.items():
+            if word not in GROUP_FIELDS:
+                advice = did_you_mean(word, list(GROUP_FIELDS)) or "a group has: " + ", ".join(GROUP_FIELDS)
+                self._say(problem("spec.unknown-field", advice=advice), node.keys[word], (*loc, word))
+            elif (
+                word != "vars" and inner.value is not None and self._mapping(inner, "a mapping", (*loc, word))
+            ):
+                self._members(word, inner, name, (*loc, word))
+
+    def _members(self, word: str, node: Node, group: str, loc: Loc) -> None:
+        for name, inner in node.values.items():
+            if word == "children":
+                self._group(name, inner, node.keys[name], (*loc, name))
+            else:
+                self._line(name, inner, node.keys[name], group, (*loc, name))
+
+    def _line(self, pattern: str, node: Node, key: Place, group: str, loc: Loc) -> None:
+        """One line of hosts: a name or a range, with values for all that it stands for."""
+        names = expand_range(pattern)
+        if isinstance(names, str):
+            self._say(problem("spec.bad-hostlist", got=shown(pattern), reason=names), key, loc)
+            return
+        if len(self._seen) + len(names) > MOST_NODES:
+            reason = f"the inventory would have more than {MOST_NODES} hosts"
+            self._say(problem("spec.bad-hostlist", got=shown(pattern), reason=reason), key, loc)
+            return
+        values = self._values(node, loc) if node.value is not None else {}
+        for name in names:
+            seen = self._seen.setdefault(name, _Seen())
+            if group not in ("all", "ungrouped"):
+                seen.groups[group] = None
+            for word, (value, place) in values.items():
+                self._keep(name, seen, word, value, place, (*loc, word))
+
+    def _values(self, node: Node, loc: Loc) -> dict[str, tuple[str, Place]]:
+        """The sound values of a line."""
+        if not self._mapping(node, "a mapping of values", loc):
+            return {}
+        found: dict[str, tuple[str, Place]] = {}
+        for word, inner in node.values.items():
+            if inner.value is UNKNOWN:
+                continue
+            reader = _READERS.get(word)
+            if reader is None:
+                if not word.startswith("ansible_"):
+                    self._say(_unknown(word), node.keys[word], (*loc, word))
+                continue
+            fault = _not_text(inner.value) or reader(inner.value)
+            if fault:
+                self._say(fault, inner.place, (*loc, word))
+            else:
+                found[word] = (inner.value, inner.place)
+        return found
+
+    def _keep(self, name: str, seen: _Seen, word: str, value: str, place: Place, loc: Loc) -> None:
+        before = seen.values.get(word)
+        if before is not None:
+            if before[0] != value:
+                values = {"host": name, "field": word, "line": before[1].line}
+                self._say(problem("spec.host-conflict", **values), place, loc)
+            return
+        seen.values[word] = (value, place)
+        if word in _UNIQUE:
+            self._only_one(name, _UNIQUE[word], value, place, loc)
+
+    def _only_one(self, name: str, what: str, value: str, place: Place, loc: Loc) -> None:
+        key = (what, _canonical(value))
+        other = self._users.setdefault(key, (name, place))
+        if other[0] != name and not any(fault.place == place for fault in self.faults[-1:]):
+            values = {"what": what, "value": plain(value, 60), "host": other[0], "line": other[1].line}
+            self._say(problem("spec.duplicate-address", **values), place, loc)
+
+
+def _value(seen: _Seen, word: str) -> str:
+    return seen.values[word][0] if word in seen.values else ""
+
+
+def _unknown(word: str) -> Problem:
+    near = did_you_mean(word, list(HOST_FIELDS))
+    return problem("spec.unknown-field", advice=near or "put variables of your own under `vars` of a group")
+
+
+def _not_text(value: Any) -> Problem | None:
+    if isinstance(value, str):
+        return None
+    advice = "put it in quotes" if value is not None else "give it a value, or remove it"
+    return problem("spec.wrong-type", expected="a text", got=described(value), advice=advice)
+
+
+def _address(value: str) -> Problem | None:
+    return None if _ADDRESS.fullmatch(value) else problem("spec.bad-address", got=shown(value))
+
+
+def _mac(value: str) -> Problem | None:
+    return None if _MAC.fullmatch(value) else problem("spec.bad-mac", got=shown(value))
+
+
+def _secret(value: str) -> Problem | None:
+    return None if _SECRET.fullmatch(value) else problem("spec.bad-secret")
+
+
+def _word(value: str) -> Problem | None:
+    advice = "use printable characters only"
+    return None if _WORD.fullmatch(value) else problem("spec.bad-text", got=shown(value), advice=advice)
+
+
+_READERS: dict[str, Callable[[str], Problem | None]] = {
+    "ansible_host": _address,
+    "bmc": _address,
+    "bmc_user": _word,
+    "bmc_password": _secret,
+    "mac": _mac,
+    "rack": _word,
+}
+_UNIQUE = {"ansible_host": "address", "bmc": "address", "mac": "MAC address"}
+
+
+def _canonical(value: str) -> str:
+    """One form for addresses that are the same: IPv6 has many."""
+    try:
+        return str(ipaddress.ip_address(value)) if ":" in value and "." not in value else value.lower()
+    except ValueError:
+        return value.lower()
+
+
+def expand_range(pattern: str) -> list[str] | str:
+    """The names that an Ansible host pattern stands for, or the reason why it is none."""
+    pieces: list[list[str]] = []
+    count, position = 1, 0
+    for found in _RANGE.finditer(pattern):
+        pieces.append([pattern[position : found.start()]])
+        piece = _one_range(found[1], found[2], found[3], MOST_NODES // count)
+        if isinstance(piece, str):
+            return piece
+        pieces.append(piece)
+        count *= len(piece)
+        position = found.end()
+    pieces.append([pattern[position:]])
+    names = ["".join(chosen) for chosen in product(*pieces)]
+    for name in (names[0], names[-1]):
+        if len(name) > LONGEST_NAME or not _HOST.fullmatch(name):
+            return "hosts are named with letters, digits, '.', '-' and '_', ranges are written [01:32]"
+    return names
+
+
+def _one_range(low: str, high: str, step: str | None, most: int) -> list[str] | str:
+    """The texts of `[01:32]`, `[a:d]` or `[1:9:2]`."""
+    stride = int(step or "1")
+    if low.isdigit() != high.isdigit() or stride < 1:
+        return f"[{low}:{high}] is no range"
+    if not low.isdigit():
+        letters = [chr(code) for code in range(ord(low), ord(high) + 1, stride)]
+        return letters if letters and low.isupper() == high.isupper() else f"[{low}:{high}] is no range"
+    if low[0] == "0" and len(low) > 1 and len(high) != len(low):
+        return f"[{low}:{high}] mixes widths"
+    numbers = range(int(low), int(high) + 1, stride)
+    if not numbers:
+        return f"[{low}:{high}] runs backwards"
+    if len(numbers) > most:
+        return f"it stands for more than {MOST_NODES} hosts"
+    width = len(low) if low[0] == "0" else 0
+    return [str(number).zfill(width) for number in numbers]

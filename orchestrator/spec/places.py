@@ -1,0 +1,96 @@
+"""Puts faults into the file: from a location in the document to line, column and the words of its path.
+
+Comes in: `Found` and `Misread` faults. Goes out: `SpecError`s. Called by: `load`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from orchestrator.spec.reading import Found
+from orchestrator.spec.report import SpecError
+from orchestrator.spec.shape import path_text
+from orchestrator.spec.tree import Misread, Node, Place, Tree
+from orchestrator.wire.faults import Loc, Problem, problem
+
+AROUND = 200  # characters of a line that an error carries on either side of its place
+MOST_ERRORS = 1000  # that are told; whoever has more has one cause
+
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # what libyaml counts as the end of a line
+_NOWHERE = Place(0, 0)
+
+
+class Page:
+    """One text with its tree: whatever is wrong in it gets its place here."""
+
+    def __init__(self, file: str, text: str, tree: Tree) -> None:
+        self.file = file
+        self.tree = tree
+        self._text = text
+        self._lines: list[str] | None = None
+
+    def error(self, found: Found) -> SpecError:
+        """The record of a fault of the document."""
+        root = self.tree.root
+        place = _place(root, found) if root is not None else _NOWHERE
+        return self._record(found.problem, place, found.loc)
+
+    def of_text(self, misread: Misread) -> SpecError:
+        """The record of a fault of the text."""
+        return self._record(misread.problem, misread.place, misread.loc)
+
+    def _record(self, found: Problem, place: Place, loc: Loc) -> SpecError:
+        line = self._line(place.line)
+        cut = max(0, place.column - 1 - AROUND)
+        return SpecError(
+            file=self.file,
+            line=place.line,
+            column=place.column,
+            path=path_text(loc, self.tree.root),
+            code=found.code,
+            message=found.message,
+            hint=found.hint,
+            length=place.length,
+            source=line[cut : place.column + AROUND],
+            cut=cut,
+        )
+
+    def _line(self, number: int) -> str:
+        if self._lines is None:
+            self._lines = _BREAK.split(self._text)
+        return self._lines[number - 1] if 0 < number <= len(self._lines) else ""
+
+
+def _place(root: Node, found: Found) -> Place:
+    """Where the caret stands. What is not in the file is shown at the nearest thing around it that is."""
+    loc = found.loc[:-1] if found.mark == "parent" else found.loc
+    node, key = root, None
+    for step in loc:
+        inner = node.child(step)
+        if inner is None:
+            return key if key is not None and isinstance(step, str) else node.place
+        key = node.keys.get(step) if isinstance(step, str) else None
+        node = inner
+    if found.mark == "value":
+        return node.place if node.place.length or key is None else key
+    return key or node.place
+
+
+def unplaced(file: str, found: Problem, line: int = 0, column: int = 0) -> SpecError:
+    """The record of a file that could not be read."""
+    return SpecError(file, line, column, "", found.code, found.message, found.hint)
+
+
+def sorted_errors(errors: Iterable[SpecError], first: str) -> tuple[SpecError, ...]:
+    """Errors by place, those of the file `first` before those of others; one that aliases repeat is told once."""
+    kept: dict[tuple[str, int, int, str, str], SpecError] = {}
+    for number, error in enumerate(errors):
+        same = (error.file, error.line, error.column, error.code, error.message)
+        kept.setdefault(same if error.line else ("", number, 0, "", ""), error)
+    done = sorted(
+        kept.values(), key=lambda one: (one.file != first, one.file, one.line, one.column, one.path)
+    )
+    if len(done) > MOST_ERRORS:
+        done[MOST_ERRORS:] = [unplaced(first, problem("spec.more-faults", count=len(done) - MOST_ERRORS))]
+    return tuple(done)

@@ -1,0 +1,146 @@
+"""A plain value to a document: every fault of its shape, and the sound rest for the checks.
+
+Comes in: a plain value and a document class. Goes out: `Reading`: the document and what was found. Called by: `load`.
+
+A faulty value must not hide the faults of its neighbours nor cause new ones. So after a first look the faulty values
+are replaced by `UNKNOWN`, unknown fields are taken out, and the rest is read again: that document is what the checks
+get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from orchestrator.spec import shape
+from orchestrator.wire.faults import Loc, Problem, described, did_you_mean, problem, shown
+from orchestrator.wire.leaf import UNKNOWN, Strict
+
+D = TypeVar("D", bound=Strict)
+Mark = Literal["value", "key", "parent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A fault at a location of the document. `mark` says what the caret stands under.
+
+    `parent` is for what is missing: the location names the missing field, the caret stands under the key above it.
+    """
+
+    loc: Loc
+    problem: Problem
+    mark: Mark = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[D]):
+    """What came of a value. `document` is None only if nothing of it can be checked further."""
+
+    document: D | None
+    found: tuple[Found, ...]
+
+
+def read_document(model: type[D], data: Any) -> Reading[D]:
+    """Read `data`, which is changed if it has faults: give a copy if it is still needed."""
+    try:
+        return Reading(model.model_validate(data), ())
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_input=False)
+    found: list[Found] = []
+    dropped: list[Loc] = []
+    for detail in details:
+        raw = detail["loc"]
+        loc, hint = shape.follow(model, raw[:-1] if detail["type"] == "gangline_key" else raw)
+        one, drop = _interpret(dict(detail), loc, hint, data, model)
+        found.append(one)
+        if drop:
+            dropped.append(loc)
+    for loc in dropped:
+        _drop(data, loc)
+    return Reading(without(model, data, [one for one in found if one.loc not in dropped]), tuple(found))
+
+
+def without(model: type[D], data: Any, found: Iterable[Found]) -> D | None:
+    """The document with `UNKNOWN` where something was found; `data` is changed so."""
+    for one in found:
+        _blot(data, one.loc)
+    try:
+        return model.model_validate(data)
+    except ValidationError:
+        return None  # such as a document that is no mapping at all
+
+
+def _interpret(detail: dict[str, Any], loc: Loc, hint: Any, data: Any, model: type[D]) -> tuple[Found, bool]:
+    """What one of pydantic's errors means here, and whether the repair is to take the key out."""
+    kind, value = detail["type"], _at(data, loc)
+    if kind == "gangline":
+        context = detail["ctx"]
+        return Found((*loc, *context["at"]), context["problem"]), False
+    if kind == "gangline_key":
+        return Found(loc, detail["ctx"]["problem"], "key"), True
+    if kind == "missing":
+        advice = f"it takes {shape.expected(hint)}"
+        return Found(loc, problem("spec.missing-field", field=loc[-1], advice=advice), "parent"), False
+    if kind == "extra_forbidden":
+        return Found(loc, _unknown_field(loc, model), "key"), True
+    if kind.startswith("union_tag") and isinstance(value, dict):
+        return _kind_fault(loc, hint, value), False
+    advice = "give it a value, or remove it" if value is None else ""
+    return (
+        Found(
+            loc,
+            problem("spec.wrong-type", expected=shape.expected(hint), got=described(value), advice=advice),
+        ),
+        False,
+    )
+
+
+def _unknown_field(loc: Loc, model: type[Strict]) -> Problem:
+    known = shape.known_fields(shape.follow(model, loc[:-1])[1])
+    return problem(
+        "spec.unknown-field", advice=did_you_mean(str(loc[-1]), known) or "known: " + ", ".join(known)
+    )
+
+
+def _kind_fault(loc: Loc, hint: Any, value: dict[str, Any]) -> Found:
+    """A mapping whose `kind` does not say which class it is of."""
+    place, known = (*loc, "kind"), shape.choices_of(hint, "kind")
+    if "kind" not in value:
+        advice = "one of " + ", ".join(known)
+        return Found(place, problem("spec.missing-field", field="kind", advice=advice), "parent")
+    kind = value["kind"]
+    if not isinstance(kind, str):
+        return Found(place, problem("spec.wrong-type", expected="a text", got=described(kind)))
+    return Found(
+        place,
+        problem(
+            "spec.bad-choice", got=shown(kind), choices=", ".join(known), advice=did_you_mean(kind, known)
+        ),
+    )
+
+
+def _at(data: Any, loc: Loc) -> Any:
+    for step in loc:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
+
+
+def _drop(data: Any, loc: Loc) -> None:
+    holder = _at(data, loc[:-1])
+    if isinstance(holder, dict):
+        holder.pop(loc[-1], None)
+
+
+def _blot(data: Any, loc: Loc) -> None:
+    """Put UNKNOWN at a location, or at the nearest one around it that there is."""
+    for end in range(len(loc) - 1, -1, -1):
+        holder, step = _at(data, loc[:end]), loc[end]
+        if isinstance(holder, dict) or (isinstance(holder, list) and isinstance(step, int)):
+            holder[step] = UNKNOWN  # type: ignore[index]
+            return

@@ -1,0 +1,309 @@
+"""The messages of the HTTP API about nodes, GPUs, queues, the cluster and tokens, by the rules of `wire.api`.
+
+Comes in: values from the controller's view (server) or bytes from the network (client). Goes out: the same models,
+their JSON and their part of OpenAPI. Called by: api, client, cli. A module of its own so that a command loads only
+what it prints.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from orchestrator.model.node import Contact, MarkKind
+from orchestrator.wire.api import Answer, Asked, Page, words
+
+# --- nodes, GPUs, queues --------------------------------------------------------------------------------------------
+
+
+class Mark(Answer):
+    """One reason against new work on a node."""
+
+    kind: str = words(MarkKind, "Kind of the reason.")
+    why: str
+    by: str
+    since: datetime | None
+    job: int | None = None
+
+
+class Device(Answer):
+    """One GPU. `emulated` ones exist on paper only."""
+
+    slot: int
+    model: str
+    memory_bytes: int
+    uuid: str
+    pci: str
+    emulated: bool
+    job: int | None = Field(None, description="Who holds it; null: free.")
+
+
+class Node(Answer):
+    """A node: what it is made of and why it may not be given work."""
+
+    name: str
+    pool: str
+    site: str
+    contact: str = words(Contact, "Whether it answers.")
+    contact_at: datetime | None = Field(description="When it was heard of last, as the ledger has it.")
+    open: bool = Field(description="Whether it may be given work.")
+    marks: list[Mark]
+    address: str
+    hostname: str
+    boot_id: str
+    agent_version: str
+    supervisor: str = Field(description="How units are kept together: systemd, cgroup2 or process-tree.")
+    run_as: str = Field(description="POSIX name of its agent.")
+    can_switch_user: bool = Field(description="False: it runs jobs of `run_as` only.")
+    cores: int
+    free_cores: int
+    memory_bytes: int
+    free_memory_bytes: int
+    devices: list[Device]
+    jobs: list[int] = Field(description="Jobs that hold something on it.")
+
+    @property
+    def free_gpus(self) -> int:
+        """Devices that nobody holds."""
+        return sum(1 for device in self.devices if device.job is None)
+
+
+class NodeList(Page):
+    """Nodes by name."""
+
+    kind: Literal["NodeList"] = "NodeList"
+    items: list[Node]
+
+
+class CordonNode(Asked):
+    """Why a node gets no new work."""
+
+    why: str = Field("", max_length=1024, examples=["fan replacement"])
+
+
+class FreeShape(Answer):
+    """How many nodes have so many GPUs free."""
+
+    gpus: int
+    nodes: int
+
+
+class GpuPool(Answer):
+    """The GPUs of one model in one pool."""
+
+    model: str
+    pool: str
+    site: str
+    emulated: bool = Field(description="They exist on paper only.")
+    nodes: int
+    open_nodes: int = Field(description="Nodes that may be given work.")
+    total: int
+    free: int = Field(description="Free on open nodes.")
+    allocated: int
+    not_ready: int = Field(
+        description="Free, but on nodes that may not be given work now; or not yet reported."
+    )
+    largest: int = Field(description="Most GPUs free on one open node.")
+    shapes: list[FreeShape] = Field(description="Open nodes by GPUs free, most first.")
+
+
+class GpuList(Page):
+    """GPUs by model and pool."""
+
+    kind: Literal["GpuList"] = "GpuList"
+    items: list[GpuPool]
+
+
+class QueueShare(Answer):
+    """GPUs counted in a pool or in a GPU model; the other is empty."""
+
+    pool: str
+    gpu_model: str
+    gpus: int
+
+
+class QueueLimits(Answer):
+    """Limits of a queue; 0: none."""
+
+    default_time_limit_s: int
+    max_time_limit_s: int
+    max_running_jobs: int
+    max_waiting_jobs: int
+    max_jobs_per_user: int
+    max_gpus_per_user: int
+    max_gpus_per_job: int
+
+
+class Queue(Answer):
+    """A place in the quota tree, and what goes on in it (without those below it)."""
+
+    name: str
+    parent: str
+    weight: int
+    guarantee: list[QueueShare]
+    borrow_limit: list[QueueShare]
+    limits: QueueLimits
+    running_jobs: int = Field(description="Jobs with an attempt.")
+    used_gpus: int
+    waiting_jobs: int
+    waiting_gpus: int
+    held_jobs: int
+
+
+class QueueList(Page):
+    """Queues by name."""
+
+    kind: Literal["QueueList"] = "QueueList"
+    items: list[Queue]
+
+
+# --- cluster --------------------------------------------------------------------------------------------------------
+
+
+class NodeCounts(Answer):
+    """Nodes, all in all."""
+
+    total: int
+    open: int
+    silent: int = Field(description="Suspect, unreachable, or never heard of.")
+    marked: int = Field(description="With a reason against new work.")
+
+
+class GpuCounts(Answer):
+    """GPUs, all in all."""
+
+    total: int
+    free: int
+    allocated: int
+    not_ready: int
+    emulated: int
+
+
+class JobCounts(Answer):
+    """Jobs that are not over."""
+
+    held: int
+    waiting: int
+    starting: int
+    running: int
+    ending: int
+    lost: int
+
+
+class Status(Answer):
+    """The cluster at a glance."""
+
+    cluster: str = Field(description="Its name; empty before the first `gangline up`.")
+    digest: str = Field(description="Of the wanted cluster.")
+    version: str
+    epoch: int
+    seq: int = Field(description="The newest event that this answer knows.")
+    updated_at: datetime | None = Field(description="Time of that event.")
+    now: datetime = Field(description="The server's time.")
+    recovering: bool = Field(
+        description="Restored from a backup: nothing starts until nodes have told what they hold."
+    )
+    orphans: int
+    nodes: NodeCounts
+    gpus: GpuCounts
+    jobs: JobCounts
+
+
+class Cluster(Answer):
+    """The wanted cluster."""
+
+    name: str
+    digest: str
+    spec: dict[str, Any] = Field(description="In base units, without what is at its default.")
+
+
+class Orphan(Answer):
+    """An attempt on a node that the ledger does not know."""
+
+    attempt: str
+    node: str
+
+
+class OrphanList(Page):
+    """Attempts that the ledger does not know."""
+
+    kind: Literal["OrphanList"] = "OrphanList"
+    items: list[Orphan]
+
+
+class Recover(Asked):
+    """What to leave out of a recovery."""
+
+    without: list[str] = Field(
+        [], description="Nodes that need not have told what they hold.", examples=[["n7"]]
+    )
+
+
+class Left(Answer):
+    """An orphan that was not taken back."""
+
+    attempt: str
+    why: str
+
+
+class Recovered(Answer):
+    """What a recovery did."""
+
+    recovered: list[str] = Field(description="Attempts taken back.")
+    left: list[Left]
+    without: list[str]
+
+
+class Version(Answer):
+    """What answers here."""
+
+    version: str
+    api: Literal["v1"] = "v1"
+    agent_protocol: int
+
+
+class Health(Answer):
+    """The server answers, and its controller runs."""
+
+    status: Literal["ok"] = "ok"
+
+
+# --- tokens ---------------------------------------------------------------------------------------------------------
+
+
+class CreateToken(Asked):
+    """A token to make."""
+
+    role: Literal["read", "submit", "operator", "admin", "join"] = Field(examples=["submit"])
+    name: str = Field(
+        description="POSIX name that it acts as; of a join token the node's name, or * for any.",
+        min_length=1,
+        max_length=253,
+        examples=["alice"],
+    )
+    expires_s: int = Field(0, ge=0, le=10 * 366 * 86400, description="Seconds until it ends; 0: never.")
+
+
+class Token(Answer):
+    """A token, without its secret."""
+
+    id: str
+    role: str = Field(description="One of read, submit, operator, admin, join, node; accept others.")
+    name: str
+    created_at: datetime | None
+    expires_at: datetime | None
+
+
+class TokenCreated(Token):
+    """A new token; the secret is shown this once."""
+
+    secret: str = Field(examples=["gln_..."])
+
+
+class TokenList(Page):
+    """Tokens by time of creation."""
+
+    kind: Literal["TokenList"] = "TokenList"
+    items: list[Token]

@@ -1,0 +1,115 @@
+"""The cluster document: one YAML file that says what a cluster is to be.
+
+Comes in: the plain value of a `kind: Cluster` file. Goes out: `ClusterDocument`, whose leaves are in base units.
+Called by: spec (reads files), `schemas` (writes the JSON Schema), provision and planning through spec. Sections with
+many fields live in `cluster_sites`, `cluster_pools` and `cluster_queues`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from orchestrator.model.cluster import IdentitySource, OnMismatch, StorageKind
+from orchestrator.wire.cluster_pools import PoolDocument
+from orchestrator.wire.cluster_queues import AccessDocument, BudgetDocument, QueueDocument
+from orchestrator.wire.cluster_sites import SiteDocument
+from orchestrator.wire.common import (
+    AbsolutePath,
+    Flag,
+    Name,
+    Reference,
+    Rows,
+    Text,
+    choice_leaf,
+    pattern_leaf,
+    whole_leaf,
+)
+from orchestrator.wire.leaf import Strict
+
+API_VERSION = "gangline/v1"
+
+IdentityWord = Annotated[IdentitySource, choice_leaf(IdentitySource)]
+MismatchWord = Annotated[OnMismatch, choice_leaf(OnMismatch)]
+StorageWord = Annotated[StorageKind, choice_leaf(StorageKind)]
+Uid = Annotated[int, whole_leaf(1000, 2**31 - 1)]
+Address = Annotated[
+    str,
+    pattern_leaf(
+        r"^https?://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?$",
+        "spec.bad-url",
+        "a text: an address",
+    ),
+]
+
+
+class ClusterMetadata(Strict):
+    """What names the cluster."""
+
+    name: Name = Field(
+        description="Name of the cluster; also the name of its state folder.", examples=["atlas"]
+    )
+    timezone: Text = Field(
+        "UTC", description="IANA time zone in which windows and months count.", examples=["Europe/Berlin"]
+    )
+
+
+class ControllerDocument(Strict):
+    """Where the controller is and keeps its state."""
+
+    address: Address | None = Field(
+        None,
+        description="What agents and clients call; absent: the machine that ran `up`.",
+        examples=["https://atlas.example.org:7443"],
+    )
+    state: AbsolutePath | None = Field(
+        None, description="Folder of the ledger.", examples=["/var/lib/gangline"]
+    )
+
+
+class IdentityDocument(Strict):
+    """How nodes know users."""
+
+    source: IdentityWord = Field(
+        IdentitySource.FILES, description="Where nodes learn names and numbers of users."
+    )
+    min_uid: Uid = Field(1000, description="Jobs of users with lower numbers are refused; 1000 is the least.")
+    on_mismatch: MismatchWord = Field(
+        OnMismatch.REFUSE,
+        description="What an agent does when its answer for a name differs from the controller's.",
+    )
+
+
+class StorageDocument(Strict):
+    """A file system that jobs can ask for."""
+
+    name: Name = Field(description="Name that jobs give in `needs`.")
+    kind: StorageWord = Field(description="How it gets onto a node.")
+    source: Text | None = Field(
+        None, description="What is mounted; not for `local`.", examples=["nas1:/home"]
+    )
+    path: AbsolutePath = Field(description="Where it is on every node.", examples=["/home"])
+    sites: Rows[Reference] = Field([], description="Sites that have it; absent: all.")
+    per_job: Flag = Field(False, description="Each job gets an own folder in it (`local` only).")
+    purge: Flag = Field(
+        False, description="A job's folder is emptied when the job has ended (with `per_job`)."
+    )
+
+
+class ClusterDocument(Strict):
+    """One GPU cluster: sites, pools, queues, budgets, access."""
+
+    model_config = ConfigDict(title="Gangline cluster")
+
+    api_version: Literal["gangline/v1"] = Field(alias="apiVersion", description="Version of this format.")
+    kind: Literal["Cluster"] = Field(description="What this file describes.")
+    metadata: ClusterMetadata = Field(description="What names the cluster.")
+    controller: ControllerDocument = Field(ControllerDocument(), description="Where the controller is.")
+    identity: IdentityDocument = Field(IdentityDocument(), description="How nodes know users.")
+    storage: Rows[StorageDocument] = Field([], description="File systems that jobs can ask for.")
+    sites: Rows[SiteDocument] = Field(description="Where nodes come from.")
+    pools: Rows[PoolDocument] = Field(description="Like nodes of one site, each.")
+    queues: Rows[QueueDocument] = Field([], description="The quota tree; absent: one queue `default`.")
+    budgets: Rows[BudgetDocument] = Field([], description="Limits on power and money.")
+    access: AccessDocument = Field(AccessDocument(), description="Who may do what.")

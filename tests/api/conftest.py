@@ -1,0 +1,24 @@
+"""The served controller of a test: empty, or with two nodes of 8 GPUs that are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.api.served import Served, two_nodes
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[Served]:
+    served = Served(tmp_path, None)
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    served = Served(tmp_path, two_nodes())
+    yield served
+    served.close()

@@ -1,0 +1,267 @@
+"""Nodes, GPUs, queues, the cluster as a whole, over HTTP."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from orchestrator.model.cluster import ClusterSpec, Queue, QueueLimits, Share, Site, SiteKind
+from orchestrator.model.codec import encode
+from orchestrator.wire import api_cluster as wire
+from tests.api.served import PREFIX, Served, document
+from tests.builders import GPU, cluster, pool
+
+DOCUMENT = f"""
+apiVersion: gangline/v1
+kind: Cluster
+metadata: {{name: mini}}
+sites: [{{name: here, kind: local}}]
+pools: [{{name: p, site: here, nodes: "n[1-2]", gpu: {{model: {GPU}, count: 4}}}}]
+"""
+
+
+def test_node_shows_its_devices_and_who_holds_them(served: Served) -> None:
+    job = served.submit(document(tasks=1, per_task={"gpus": 3}))
+    served.beat()
+
+    found = wire.Node.model_validate_json(served.get("/nodes/p-1").body)
+
+    assert (found.pool, found.site, found.contact, found.open) == ("p", "here", "ok", True)
+    assert [device.job for device in found.devices] == [job, job, job, None, None, None, None, None]
+    assert all(device.emulated for device in found.devices)
+    assert (found.jobs, found.free_gpus) == ([job], 5)
+    assert (found.cores, found.memory_bytes) == (64, 64 << 30)
+
+
+def test_nodes_are_listed_by_name(served: Served) -> None:
+    body = served.get("/nodes").json()
+
+    assert (body["kind"], [item["name"] for item in body["items"]]) == ("NodeList", ["p-1", "p-2"])
+
+
+def test_unknown_node_is_not_found(served: Served) -> None:
+    for answer in (served.get("/nodes/x"), served.post("/nodes/x/cordon", {}), served.post("/nodes/x/uncordon", {})):
+        assert (answer.status, answer.code) == (404, "node.not-found")
+
+
+def test_cordon_and_uncordon_show_the_node_as_it_is_then(served: Served) -> None:
+    cordoned = served.post("/nodes/p-1/cordon", {"why": "fan"}, role="operator", name="carol").json()
+    opened = served.post("/nodes/p-1/uncordon").json()
+
+    assert (cordoned["open"], opened["open"]) == (False, True)
+    assert [(mark["kind"], mark["why"], mark["by"]) for mark in cordoned["marks"]] == [("cordoned", "fan", "user:carol")]
+    assert opened["marks"] == []
+
+
+# --- GPUs -----------------------------------------------------------------------------------------------------------
+
+
+def test_gpus_say_what_can_be_asked_for(served: Served) -> None:
+    served.submit(document(tasks=1, per_task={"gpus": 3}))
+    served.beat()
+
+    (found,) = wire.GpuList.model_validate_json(served.get("/gpus").body).items
+
+    assert (found.model, found.pool, found.site, found.emulated) == (GPU, "p", "here", True)
+    assert (found.total, found.free, found.allocated, found.not_ready) == (16, 13, 3, 0)
+    assert (found.largest, [(shape.gpus, shape.nodes) for shape in found.shapes]) == (8, [(8, 1), (5, 1)])
+
+
+def test_gpus_of_closed_and_silent_nodes_are_not_ready(empty: Served) -> None:
+    empty.apply(cluster(pool("p", nodes=3)), ready=False)
+    del empty.agents["p-3"]
+    empty.beat()
+    empty.post("/nodes/p-1/cordon", {})
+
+    (found,) = wire.GpuList.model_validate_json(empty.get("/gpus").body).items
+
+    assert (found.nodes, found.open_nodes) == (3, 1)
+    assert (found.total, found.free, found.allocated, found.not_ready) == (24, 8, 0, 16)
+
+
+# --- queues ---------------------------------------------------------------------------------------------------------
+
+
+def test_queues_show_limits_and_what_goes_on(empty: Served) -> None:
+    limited = Queue("research", guarantee=(Share(8, pool="p"),), weight=2, limits=QueueLimits(max_gpus_per_user=16))
+    empty.apply(cluster(pool("p", nodes=2), queues=(Queue("default"), limited)))
+    whole = {"nodes": 2, "per_node": {"gpus": 8}, "queue": "research"}
+    empty.submit(document(**whole))
+    empty.beat()
+    empty.submit(document(**whole))
+    empty.submit(document(**whole, hold=True))
+
+    default, research = wire.QueueList.model_validate_json(empty.get("/queues").body).items
+
+    assert (default.name, default.running_jobs, default.waiting_jobs) == ("default", 0, 0)
+    assert (research.running_jobs, research.used_gpus) == (1, 16)
+    assert (research.waiting_jobs, research.waiting_gpus, research.held_jobs) == (1, 16, 1)
+    assert (research.weight, research.guarantee[0].gpus, research.limits.max_gpus_per_user) == (2, 8, 16)
+
+
+# --- the whole ------------------------------------------------------------------------------------------------------
+
+
+def test_status_counts_and_says_how_fresh_it_is(served: Served) -> None:
+    served.submit()
+    served.submit(document(hold=True))
+    served.beat()
+    served.post("/nodes/p-2/cordon", {})
+
+    found = wire.Status.model_validate_json(served.get("/status").body)
+
+    assert (found.cluster, found.version, found.recovering, found.orphans) == ("test", "1.2.3", False, 0)
+    assert (found.nodes.total, found.nodes.open, found.nodes.marked, found.nodes.silent) == (2, 1, 1, 0)
+    assert (found.gpus.total, found.gpus.free, found.gpus.allocated, found.gpus.not_ready, found.gpus.emulated) == (
+        (16, 7, 1, 8, 16)
+    )
+    assert (found.jobs.running, found.jobs.held, found.jobs.waiting) == (1, 1, 0)
+    assert found.updated_at is not None
+    assert found.updated_at <= found.now
+    assert (found.epoch, found.seq) == (served.controller.view.epoch, served.controller.view.seq)
+
+
+def test_status_of_a_fresh_controller(empty: Served) -> None:
+    found = wire.Status.model_validate_json(empty.get("/status").body)
+
+    assert (found.cluster, found.nodes.total, found.gpus.total) == ("", 0, 0)
+    assert empty.get("/cluster").code == "cluster.none"
+
+
+@pytest.mark.parametrize("kind", ["application/yaml", "application/json"])
+def test_cluster_document_is_applied(empty: Served, kind: str) -> None:
+    text = DOCUMENT if kind == "application/yaml" else json.dumps(json_document())
+
+    answer = empty.request("PUT", f"{PREFIX}/cluster", raw=text.encode(), headers={"content-type": kind})
+
+    assert answer.status == 200, answer.body
+    assert answer.json()["name"] == "mini"
+    assert [item["name"] for item in empty.get("/nodes").json()["items"]] == ["n1", "n2"]
+    assert empty.get("/cluster").json() == answer.json()
+
+
+def json_document() -> dict[str, Any]:
+    """The same as JSON."""
+    return {
+        "apiVersion": "gangline/v1",
+        "kind": "Cluster",
+        "metadata": {"name": "mini"},
+        "sites": [{"name": "here", "kind": "local"}],
+        "pools": [{"name": "p", "site": "here", "nodes": "n[1-2]", "gpu": {"model": GPU, "count": 4}}],
+    }
+
+
+def test_checked_spec_is_applied_as_it_is(empty: Served) -> None:
+    spec = cluster(pool("p", nodes=2))
+
+    answer = put(empty, spec)
+
+    assert answer.json()["spec"] == encode(spec)
+    assert put(empty, spec).json() == answer.json()
+
+
+def put(served: Served, spec: ClusterSpec | dict[str, Any], **envelope: Any) -> Any:
+    """PUT a checked spec."""
+    plain = spec if isinstance(spec, dict) else encode(spec)
+    body = {"apiVersion": "gangline/v1", "kind": "ClusterSpec", "spec": plain} | envelope
+    return served.request("PUT", f"{PREFIX}/cluster", body=body)
+
+
+def test_cluster_faults_come_with_line_and_column(empty: Served) -> None:
+    text = DOCUMENT.replace("count: 4", "cuont: 4")
+
+    answer = empty.request("PUT", f"{PREFIX}/cluster", raw=text.encode(), headers={"content-type": "application/yaml"})
+
+    errors = {item["code"]: item for item in answer.json()["errors"]}
+    assert answer.status == 422
+    assert errors.keys() == {"spec.unknown-field", "spec.missing-field"}
+    unknown = errors["spec.unknown-field"]
+    assert (unknown["line"], unknown["column"]) == (6, DOCUMENT.splitlines()[5].index("count") + 1)
+    assert unknown["hint"] == "did you mean 'count'?"
+
+
+def test_inventory_of_the_servers_own_disk_is_never_read(empty: Served) -> None:
+    text = """
+apiVersion: gangline/v1
+kind: Cluster
+metadata: {name: m}
+sites: [{name: hall, kind: metal, inventory: /etc/passwd}]
+pools: [{name: p, site: hall, nodes: "n[1-2]"}]
+"""
+    answer = empty.request("PUT", f"{PREFIX}/cluster", raw=text.encode(), headers={"content-type": "application/yaml"})
+
+    assert (answer.status, answer.code) == (422, "cluster.inventory")
+
+
+SPEC = cluster(pool("p", nodes=2))
+
+
+@pytest.mark.parametrize(
+    ("spec", "what"),
+    [
+        (replace(SPEC, name=""), "no name"),
+        (replace(SPEC, sites=()), "which is no site"),
+        (replace(SPEC, sites=SPEC.sites * 2), "site is named twice"),
+        (replace(SPEC, pools=SPEC.pools * 2), "pool is named twice"),
+        (replace(SPEC, pools=(pool("p"), replace(pool("p"), name="q"))), "node is named twice"),
+        (replace(SPEC, queues=(Queue("a", parent="b"),)), "which is no queue"),
+        (replace(SPEC, queues=(Queue("a", parent="b"), Queue("b", parent="a"))), "below itself"),
+    ],
+)
+def test_checked_spec_that_contradicts_itself_is_refused(empty: Served, spec: ClusterSpec, what: str) -> None:
+    answer = put(empty, spec)
+
+    assert (answer.status, answer.code) == (422, "cluster.bad-spec")
+    assert what in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("plain", "envelope", "path"),
+    [
+        ({"name": 7}, {}, "spec.name"),
+        ({"name": "x", "sites": [{"name": "a", "kind": "moon"}]}, {}, "spec.sites.[0].kind"),
+        ({}, {}, "spec.name"),
+        ({"name": "x"}, {"apiVersion": "gangline/v9"}, ""),
+        ({"name": "x"}, {"extra": 1}, ""),
+    ],
+)
+def test_checked_spec_of_the_wrong_shape_is_refused(
+    empty: Served, plain: dict[str, Any], envelope: dict[str, Any], path: str
+) -> None:
+    answer = put(empty, plain, **envelope)
+
+    assert (answer.status, answer.code, answer.json()["path"]) == (422, "cluster.bad-spec", path)
+
+
+def test_cluster_of_another_name_is_a_conflict(served: Served) -> None:
+    answer = put(served, replace(SPEC, name="other"))
+
+    assert (answer.status, answer.code) == (409, "cluster.other-name")
+
+
+def test_metal_spec_may_be_sent_when_it_was_checked(empty: Served) -> None:
+    site = Site("hall", SiteKind.METAL, inventory="hosts.yml")
+    spec = replace(SPEC, sites=(site,), pools=(replace(pool("p"), site="hall"),))
+
+    assert put(empty, spec).status == 200
+
+
+def test_recover_lets_starts_go_on(served: Served) -> None:
+    answer = served.post("/recover", {"without": ["p-2"]})
+
+    assert answer.status == 200
+    assert answer.json().keys() == {"recovered", "left", "without"}
+    assert served.get("/orphans").json()["items"] == []
+
+
+def test_version_and_health(served: Served) -> None:
+    assert served.get("/version").json() == {"version": "1.2.3", "api": "v1", "agent_protocol": 1}
+    assert served.get("/healthz", anonymous=True).json() == {"status": "ok"}
+
+    served.loop.call_soon_threadsafe(served.hub.stop)
+    served.settle()
+
+    assert served.get("/healthz", anonymous=True).status == 503

@@ -1,0 +1,147 @@
+"""Clients that submit jobs, each on its own kept connection: one POST a job with its own Idempotency-Key.
+
+Comes in: where the server is, a token, a job document, how many, how fast. Goes out: for each job its id, when its
+request was sent (or was due) and when its acknowledgement came. Called by: helper, as a process of its own.
+
+`rate` 0 is a closed loop: each client sends its next job when the last is acknowledged. Otherwise jobs are due at that
+rate a second and their times count from when they were due, so that a server that stalls can't hide it. A request whose
+answer was lost, or that was told to come again (503), is sent again with the same key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+from tests.bench import helper
+from tests.bench.helper import Plain, now_ns
+from tests.bench.link import Link, head, request
+
+PATH = "/api/v1/jobs"
+AGAIN_S = 0.1
+
+
+@dataclass(slots=True)
+class Run:
+    """One run: what is still to be sent, and what became of the rest. Times in nanoseconds, CLOCK_MONOTONIC."""
+
+    host: str
+    port: int
+    token: str
+    body: bytes
+    jobs: int
+    rate: float
+    prefix: str
+    begun: int = 0
+    sent: int = 0
+    repeats: int = 0
+    rows: list[tuple[int, int, int]] = field(default_factory=list)  # job, sent or due, acknowledged
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
+    error: str = ""
+
+    def next_due(self) -> tuple[int, int] | None:
+        """The number and time of the next job; None when all have been handed out."""
+        if self.sent >= self.jobs:
+            return None
+        number = self.sent
+        self.sent += 1
+        return number, self.begun + int(number / self.rate * 1e9) if self.rate else 0
+
+    def fail(self, why: str) -> None:
+        """Nothing more will come of this run."""
+        self.error = why
+        self.finished.set()
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, run: Run, loop: asyncio.AbstractEventLoop) -> None:
+        self._run = run
+        self._loop = loop
+        self._link = Link(lambda: None, self._lost)
+        self._number = -1
+        self._from_ns = 0
+
+    async def connect(self) -> None:
+        """Connect; raises if nobody listens."""
+        self._link = Link(lambda: None, self._lost)
+        await self._loop.create_connection(lambda: self._link, self._run.host, self._run.port)
+
+    def next(self) -> None:
+        """Take the next job when it is due."""
+        due = self._run.next_due()
+        if due is None:
+            self._number = -1
+            return
+        self._number, self._from_ns = due
+        late_ns = now_ns() - self._from_ns
+        if late_ns >= 0:
+            self._send()
+        else:
+            self._loop.call_later(-late_ns / 1e9, self._send)
+
+    def _send(self) -> None:
+        run = self._run
+        start = head(PATH, run.token, f"Idempotency-Key: {run.prefix}-{self._number}\r\n")
+        self._from_ns = self._from_ns or now_ns()
+        self._link.send(request(start, run.body), self._answered)
+
+    def _answered(self, status: int, body: bytes) -> None:
+        run = self._run
+        if status == 503:
+            run.repeats += 1
+            self._loop.call_later(AGAIN_S, self._send)
+            return
+        if status not in (200, 201):
+            run.fail(f"submitting was answered with {status}: {body[:300].decode(errors='replace')}")
+            return
+        run.rows.append((json.loads(body)["id"], self._from_ns, now_ns()))
+        if len(run.rows) == run.jobs:
+            run.finished.set()
+        self.next()
+
+    def _lost(self) -> None:
+        if self._number >= 0 and not self._run.finished.is_set():
+            self._run.repeats += 1
+            self._again = self._loop.create_task(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        while True:
+            await asyncio.sleep(AGAIN_S)
+            try:
+                await self.connect()
+            except OSError:
+                continue
+            self._send()
+            return
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._link.close()
+
+
+async def submit(plain: Plain) -> Plain:
+    """Submit all and answer with what became of each; `clients` is how many connections."""
+    clients = plain.pop("clients")
+    body = json.dumps(plain.pop("document")).encode()
+    run = Run(body=body, **plain)
+    loop = asyncio.get_running_loop()
+    group = [Client(run, loop) for _ in range(clients)]
+    await asyncio.gather(*(client.connect() for client in group))
+    run.begun = now_ns()
+    for client in group:
+        client.next()
+    await run.finished.wait()
+    for client in group:
+        client.close()
+    if run.error:
+        raise RuntimeError(run.error)
+    return {"begun": run.begun, "rows": run.rows, "repeats": run.repeats}
+
+
+def serve() -> None:
+    """The helper's process."""
+    helper.serve({"submit": submit})
+
