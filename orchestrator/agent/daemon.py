@@ -59,6 +59,7 @@ class Daemon:
         self.lease_end_us = 0
         self.lease_us = 0
         self.attempts = Attempts(self.journal, starter, self.loop, self.context, self._changed, self._write_lease)
+        self._seen = ""  # the revision of the last answer that was acted on
         self._token = read_token(config.token_file or self._token_path())
         self._wire()
 
@@ -196,6 +197,7 @@ class Daemon:
             "protocol": PROTOCOL,
             "held": [list(attempt) for attempt in self.attempts.held()],
             "wait_s": wait_s,
+            "seen": self._seen,
         }
         if events:
             plain["events"] = list(memory.events.values())[:MOST_EVENTS]
@@ -232,6 +234,7 @@ class Daemon:
         launches = [each.get("launch") for each in plain.get("desired", ())]
         wishes = {desired.attempt: Wish(desired, launch) for desired, launch in zip(answer.desired, launches)}
         stepped = self.attempts.want(wishes, sent)
+        self._seen = answer.revision
         asked = self.logs.take(answer.reads)
         return stepped or asked or self.journal.memory.acked > before
 

@@ -91,7 +91,7 @@ def _too_large(most: int) -> TooLarge:
 def parse(body: bytes) -> Any:
     """The value of a strict JSON text; BadRequest says where it is none."""
     try:
-        return _DECODER.decode(body.decode())
+        value = _DECODER.decode(body.decode())
     except UnicodeDecodeError as error:
         raise _bad(f"byte {error.start} is not UTF-8") from None
     except json.JSONDecodeError as error:
@@ -100,6 +100,9 @@ def parse(body: bytes) -> Any:
         raise _bad("it is nested too deeply") from None
     except ValueError as error:
         raise _bad(str(error)) from None
+    if b"\\ud" in body or b"\\uD" in body:  # the only way in for half a surrogate pair
+        canonical(value)
+    return value
 
 
 def canonical(value: Any) -> bytes:

@@ -118,7 +118,7 @@ async def _checked(scope: Scope, receive: Receive, path: str) -> Receive:
     scope[BODY] = body
     if body and not cluster:
         bodies.require_json(scope)
-        bodies.canonical(bodies.parse(body))
+        bodies.parse(body)
     return replayed(body, receive)
 
 

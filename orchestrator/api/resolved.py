@@ -25,7 +25,6 @@ def cluster_in(body: bytes, *, yaml: bool) -> ClusterSpec:
     """The cluster of a body. InvalidDocument, InputError."""
     if not yaml:
         plain = bodies.parse(body)
-        bodies.canonical(plain)
         if isinstance(plain, dict) and plain.get("kind") == "ClusterSpec":
             return _checked(plain)
     return _from_text(body)

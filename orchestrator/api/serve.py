@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -192,9 +193,10 @@ def _server(app: Gate, tls: listen.Tls | None) -> _Server:
 
 @contextlib.contextmanager
 def _signals(stop: asyncio.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT ask for a graceful end."""
+    """SIGTERM and SIGINT ask for a graceful end; only a process's main thread gets them."""
     loop = asyncio.get_running_loop()
-    kinds = (signal.SIGTERM, signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    kinds = (signal.SIGTERM, signal.SIGINT) if main else ()
     for kind in kinds:
         loop.add_signal_handler(kind, stop.set)
     try:

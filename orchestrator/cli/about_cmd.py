@@ -80,8 +80,8 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from orchestrator.cli.main import root
+    from orchestrator.cli.main import COMPLETION, root
 
     kind = get_completion_class(shell)
     assert kind is not None
-    sys.stdout.write(kind(root, {}, "gangline", "_GANGLINE_COMPLETE").source())
+    sys.stdout.write(kind(root, {}, "gangline", COMPLETION).source())

@@ -29,8 +29,11 @@ def report(error: BaseException, session: Session) -> int:
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
-        _write("interrupted\n")
+        _write("\ninterrupted\n" if sys.stderr.isatty() else "interrupted\n")
         return INTERRUPTED
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        _write(error.format_message() + "\n")
+        return USAGE
     if os.environ.get("GANGLINE_DEBUG") and not isinstance(error, click.ClickException):
         _write(traceback.format_exc())
     if isinstance(error, click.ClickException):

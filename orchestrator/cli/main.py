@@ -6,6 +6,7 @@ tests. No traceback leaves here unless GANGLINE_DEBUG=1 asks for one.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -14,6 +15,8 @@ import click
 from orchestrator.cli.commands import SECTIONS
 from orchestrator.cli.session import Session
 from orchestrator.cli.verbs import SETTINGS, Example, Verbs
+
+COMPLETION = "_GANGLINE_COMPLETE"  # set by the completion script while a shell completes
 
 EXIT_CODES: tuple[tuple[int, str], ...] = (
     (0, "done, or nothing to do"),
@@ -81,5 +84,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: list[str], session: Session) -> int:
     """Run the verb; its return value is the exit code where it is a number."""
-    done: Any = root.main(args=arguments, prog_name="gangline", standalone_mode=False, obj=session)
+    asked = os.environ.get(COMPLETION)
+    if asked:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(root, {}, "gangline", COMPLETION, asked)
+    with root.make_context("gangline", list(arguments), obj=session) as context:
+        done: Any = root.invoke(context)
     return done if isinstance(done, int) else 0

@@ -143,16 +143,14 @@ def fold(numbers: list[int]) -> str:
 
 def fold_names(names: list[str]) -> str:
     """Names that differ in their last number as one word: `node-1, node-2, node-3` -> `node-[1-3]`."""
+    split = [re.fullmatch(r"(.*?)(\d+)", name) for name in names]
+    padded = {(found[1], len(found[2])) for found in split if found and found[2].startswith("0")}
     groups: dict[tuple[str, int], list[int]] = {}
-    plain: list[str] = []
-    for name in names:
-        found = re.fullmatch(r"(.*?)(\d+)", name)
-        if found is None:
-            plain.append(name)
-            continue
-        groups.setdefault((found[1], len(found[2]) if found[2].startswith("0") else 0), []).append(int(found[2]))
-    done = [_fold_group(prefix, pad, numbers) for (prefix, pad), numbers in groups.items()]
-    return ",".join(plain + done)
+    for found in filter(None, split):
+        size = len(found[2])
+        groups.setdefault((found[1], size if (found[1], size) in padded else 0), []).append(int(found[2]))
+    plain = [name for name, found in zip(names, split, strict=True) if found is None]
+    return ",".join(plain + [_fold_group(prefix, pad, numbers) for (prefix, pad), numbers in groups.items()])
 
 
 def _fold_group(prefix: str, pad: int, numbers: list[int]) -> str:

@@ -182,14 +182,14 @@ def create_token(desk: Desk, command: commands.CreateToken) -> None:
     if command.id in desk.state.tokens:
         raise Conflict("token.exists", f"there is a token {command.id} already")
     body = events.TokenCreated(command.id, command.sha256, command.role, command.name, command.expires_us)
-    desk.writer.record(body, f"token/{command.id}", command.by)
+    desk.writer.token(command.id, body, command.by)
 
 
 def revoke_token(desk: Desk, command: commands.RevokeToken) -> None:
     """A token out."""
     if command.id not in desk.state.tokens:
         raise NotFound("token.not-found", f"there is no token {command.id}")
-    desk.writer.record(events.TokenRevoked(command.id), f"token/{command.id}", command.by)
+    desk.writer.token(command.id, events.TokenRevoked(command.id), command.by)
 
 
 def join_node(desk: Desk, command: commands.JoinNode) -> None:
@@ -201,14 +201,11 @@ def join_node(desk: Desk, command: commands.JoinNode) -> None:
     for token in [
         token for token in desk.state.tokens.values() if token.role == "node" and token.name == node.name
     ]:
-        desk.writer.record(events.TokenRevoked(token.id), f"token/{token.id}", by)
+        desk.writer.token(token.id, events.TokenRevoked(token.id), by)
     if command.used in desk.state.tokens:
-        desk.writer.record(events.TokenRevoked(command.used), f"token/{command.used}", by)
-    desk.writer.record(
-        events.TokenCreated(command.token_id, command.sha256, "node", node.name),
-        f"token/{command.token_id}",
-        by,
-    )
+        desk.writer.token(command.used, events.TokenRevoked(command.used), by)
+    body = events.TokenCreated(command.token_id, command.sha256, "node", node.name)
+    desk.writer.token(command.token_id, body, by)
 
 
 def query(desk: Desk, command: commands.Query) -> Any:

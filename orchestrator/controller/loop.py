@@ -56,7 +56,6 @@ class Core:
         self._publisher = Publisher(view, beats)
         self._timers = Timers()
         self._fenced_by = 0
-        self._passed_seq = -1  # the seq that the last pass has seen
         self._wait_s = 0.0
 
     def connect(
@@ -93,7 +92,7 @@ class Core:
             items = []
             reasons = self._decide()  # 4 on the same limits; 5 in one transaction
             self._publish(reasons)  # 6 hand over, 7 publish
-            self._wait_s = self._timers.next_s(self._desk)
+            self._wait_s = 0.0 if self._desk.writer.stirred else self._timers.next_s(self._desk)
         except Unavailable as error:
             self._give_up(items, error)
         if self._desk.writer.since_snapshot >= self._settings.snapshot_every:
@@ -146,9 +145,9 @@ class Core:
             self.loop.call_soon_threadsafe(deliver, [(item.reply, item.answer) for item in items])
 
     def _decide(self) -> dict[ClassKey, Reason] | None:
-        """A pass, if anything has happened since the last one; its decisions are durable when this returns."""
+        """A pass, if one may decide anew; its decisions are durable when this returns."""
         desk = self._desk
-        if desk.state.seq == self._passed_seq:
+        if not desk.writer.stirred:
             return None
         reporter = PassReporter()
         decisions = decide(
@@ -159,14 +158,13 @@ class Core:
             failpoint("controller.decide.before-commit")
             desk.writer.commit()
             failpoint("controller.decide.after-commit")
-        self._passed_seq = desk.state.seq
+        left_over = any(reason.code == "wait.next-pass" for reason in reporter.reasons.values())
+        desk.writer.stirred = left_over
         return reporter.reasons
 
     def _publish(self, reasons: dict[ClassKey, Reason] | None) -> None:
         writer = self._desk.writer
-        if not (
-            writer.touched_jobs or writer.touched_nodes or writer.everything_touched or reasons is not None
-        ):
+        if reasons is None and not writer.touched:
             return
         if writer.everything_touched:
             self._timers = Timers()
@@ -187,7 +185,7 @@ class Core:
                 item.answer = error
         self._answer(items)
         self._desk.writer.reload()
-        self._desk.acked, self._passed_seq = {}, -1
+        self._desk.acked = {}
         self._beats.forget()
         self._publish({})
         self._wait_s = RETRY_S

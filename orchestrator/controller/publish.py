@@ -41,12 +41,13 @@ class Publisher:
         self._publish_desired(writer.epoch, changed)
         view.seq, view.t_us, view.epoch = state.seq, state.t_us, writer.epoch
         view.recovering, view.cluster, view.digest = state.recovering, state.cluster, state.digest
-        view.tokens = {token.sha256: token for token in state.tokens.values()}
+        if writer.touched_tokens or writer.everything_touched:
+            view.tokens = {token.sha256: token for token in state.tokens.values()}
         view.orphans = tuple((str(orphan.attempt), orphan.node) for orphan in state.orphans)
         if reasons is not None:
             view.reasons = reasons
         view.version += 1
-        writer.touched_jobs, writer.touched_nodes, writer.everything_touched = {}, {}, False
+        writer.published()
         return jobs, list(changed)
 
     def _start_over(self, writer: Writer) -> None:

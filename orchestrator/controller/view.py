@@ -109,7 +109,9 @@ class View:
     def reason_of(self, job: JobView) -> Reason:
         """Why a waiting job waits: the reason of its class from the last pass, or that the next pass will tell."""
         topology = job.spec.topology
-        key = ClassKey(job.spec.queue, job.owner.name, job.spec.request, topology.required, topology.preferred)
+        key = ClassKey(
+            job.spec.queue, job.owner.name, job.spec.request, topology.required, topology.preferred
+        )
         return self.reasons.get(key) or reason("wait.next-pass")
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.controller.view import history_row
+from orchestrator.ledger import events
 from orchestrator.ledger.apply import apply
 from orchestrator.ledger.events import Event, from_stored, job_subject, node_subject, to_stored
 from orchestrator.ledger.records import Job
@@ -24,9 +25,21 @@ from orchestrator.store.base import HistoryRow, Snapshot, Store
 BY_CONTROLLER = "controller"
 BY_SCHEDULER = "scheduler"
 
+# Facts that free nothing, bring nothing and close nothing: after these alone a pass would decide as the last one did.
+CALM = (
+    events.AttemptAllocated,
+    events.AttemptCommitted,
+    events.AttemptEnding,
+    events.AttemptPrepared,
+    events.AttemptRankFailed,
+    events.AttemptStarted,
+    events.TokenCreated,
+    events.TokenRevoked,
+)
+
 
 class Writer:
-    """Owns State. `touched_jobs` and `touched_nodes` are what changed since the loop last published."""
+    """Owns State. `touched_*` is what changed since the loop last published; `stirred`: a pass may decide anew."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -36,7 +49,9 @@ class Writer:
         self._restore_noted = False
         self.touched_jobs: dict[int, Job | None] = {}
         self.touched_nodes: dict[str, bool] = {}
+        self.touched_tokens = True
         self.everything_touched = True
+        self.stirred = True
         self.epoch = store.claim(clock.now_us() // 1_000_000)
         self.state = self._load()
         self.since_snapshot = 0
@@ -48,6 +63,16 @@ class Writer:
             apply(state, from_stored(stored))
         return state
 
+    @property
+    def touched(self) -> bool:
+        """Whether there is anything to publish."""
+        return bool(self.touched_jobs or self.touched_nodes or self.touched_tokens or self.everything_touched)
+
+    def published(self) -> None:
+        """Everything that has changed is published."""
+        self.touched_jobs, self.touched_nodes = {}, {}
+        self.touched_tokens = self.everything_touched = False
+
     # --- recording ------------------------------------------------------------------------------------------
 
     def record(self, body: Any, subject: str, by: str = BY_CONTROLLER) -> Event:
@@ -58,6 +83,7 @@ class Writer:
         event = Event(state.seq + 1, t_us, self.epoch, batch, subject, by, body)
         apply(state, event)
         self._pending.append(event)
+        self.stirred = self.stirred or not isinstance(body, CALM)
         return event
 
     def job(self, job_id: int, body: Any, by: str = BY_CONTROLLER) -> Event:
@@ -69,6 +95,11 @@ class Writer:
         if now is None and before is not None:
             self.ended_job(before)
         return event
+
+    def token(self, token_id: str, body: Any, by: str) -> Event:
+        """Record a fact of a token."""
+        self.touched_tokens = True
+        return self.record(body, f"token/{token_id}", by)
 
     def node(self, name: str, body: Any, by: str = BY_CONTROLLER) -> Event:
         """Record a fact of a node."""
@@ -108,7 +139,7 @@ class Writer:
         """Forget what is pending and read State anew."""
         self._pending, self._ended, self._restore_noted = [], [], False
         self.state = self._load()
-        self.everything_touched = True
+        self.everything_touched = self.stirred = True
 
     def snapshot(self) -> None:
         """Keep the present state, so that a start reads less. Only between commits."""

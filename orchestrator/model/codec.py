@@ -156,9 +156,14 @@ def _tuple_decoder(args: tuple[Any, ...]) -> Coder:
     coders = tuple(_decoder(arg) for arg in args)
 
     def run(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, (list, tuple)) or len(value) != len(coders):
+        if not isinstance(value, (list, tuple)):
             raise CodecError("", f"expected {len(coders)} items, got {_kind(value)}")
-        return tuple(coder(item) for coder, item in zip(coders, value, strict=True))
+        if len(value) != len(coders):
+            raise CodecError("", f"expected {len(coders)} items, got {len(value)}")
+        return tuple(
+            _inside(coder, item, f"[{index}]")
+            for index, (coder, item) in enumerate(zip(coders, value, strict=True))
+        )
 
     return run
 
@@ -169,13 +174,7 @@ def _items_decoder(item_hint: Any, make: Callable[[Any], Any]) -> Coder:
     def run(value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
             raise CodecError("", f"expected a list, got {_kind(value)}")
-        done = []
-        for index, item in enumerate(value):
-            try:
-                done.append(coder(item))
-            except CodecError as error:
-                raise error.inside(f"[{index}]") from None
-        return make(done)
+        return make([_inside(coder, item, f"[{index}]") for index, item in enumerate(value)])
 
     return run
 
@@ -188,7 +187,7 @@ def _dict_decoder(key_hint: Any, item_hint: Any) -> Coder:
         if not isinstance(value, dict):
             raise CodecError("", f"expected an object, got {_kind(value)}")
         try:
-            return {key(name): coder(item) for name, item in value.items()}
+            return {key(name): _inside(coder, item, str(name)) for name, item in value.items()}
         except CodecError:
             raise
         except ValueError:
@@ -222,16 +221,15 @@ def _dataclass_decoder(cls: type) -> Coder:
 
 
 def _decode_fields(coders: dict[str, Coder], value: dict[str, Any]) -> dict[str, Any]:
-    done = {}
-    for name, item in value.items():
-        coder = coders.get(name)
-        if coder is None:
-            continue  # a newer writer's field
-        try:
-            done[name] = coder(item)
-        except CodecError as error:
-            raise error.inside(name) from None
-    return done
+    """Of the fields that this reader knows: others are a newer writer's."""
+    return {name: _inside(coders[name], item, name) for name, item in value.items() if name in coders}
+
+
+def _inside(coder: Coder, item: Any, key: str) -> Any:
+    try:
+        return coder(item)
+    except CodecError as error:
+        raise error.inside(key) from None
 
 
 def _kind(value: Any) -> str:

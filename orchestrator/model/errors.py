@@ -3,10 +3,12 @@
     GanglineError            1  something failed
     |- InputError            2  a spec, a job or an argument is wrong (the place is in `path`)
     |- Refused               5  a budget, a quota, a policy or access control says no
+    |  |- Unauthenticated    5  no token, or one that is not known here
     |- NotFound              1  no such job, node, queue
     |- Conflict              1  the world has moved on: already ended, another epoch, a key used twice
     |- Unavailable           1  the controller, an agent or a disk can't serve now; asking again may help
     |- TimedOut              6  a deadline that the person gave has passed
+    |- Fenced                1  a newer controller owns the ledger
 
 Comes in: codes and sentences. Goes out: exceptions that API, client and CLI render alike. Called by: all rooms.
 """

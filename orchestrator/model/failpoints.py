@@ -33,9 +33,12 @@ NAMES: dict[str, str] = {
 
 
 def _parse(text: str) -> dict[str, int]:
+    """Names and counts; a text that could never be hit ends the process, since a test would pass without its kill."""
     counts: dict[str, int] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, count = part.partition(":")
+        if name not in NAMES or not (count or "1").isdecimal() or int(count or 1) < 1:
+            raise SystemExit(f"GANGLINE_FAILPOINT: {text!r} is no list of failpoints: {part!r}")
         counts[name] = int(count or 1)
     return counts
 

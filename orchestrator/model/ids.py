@@ -27,7 +27,7 @@ class AttemptId(NamedTuple):
 def parse_attempt(text: str) -> AttemptId:
     """`"1234/2"` -> AttemptId(1234, 2); ValueError with the text if it is not one."""
     job, _, number = text.partition("/")
-    if not (job.isdecimal() and number.isdecimal()):
+    if not (_counts(job) and _counts(number)):
         raise ValueError(f"not an attempt id: {text!r} (an attempt is written job/number, as in 1234/2)")
     return AttemptId(int(job), int(number))
 
@@ -35,6 +35,11 @@ def parse_attempt(text: str) -> AttemptId:
 def parse_unit(text: str) -> AttemptId:
     """The inverse of `AttemptId.unit`; ValueError with the text if it is not one."""
     parts = text.split("-")
-    if len(parts) != 3 or parts[0] != "gangline" or not (parts[1].isdecimal() and parts[2].isdecimal()):
+    if len(parts) != 3 or parts[0] != "gangline" or not (_counts(parts[1]) and _counts(parts[2])):
         raise ValueError(f"not a unit of Gangline: {text!r}")
     return AttemptId(int(parts[1]), int(parts[2]))
+
+
+def _counts(text: str) -> bool:
+    """Whether it is a number from 1 as `str` writes it: two texts of one id would be two folders of one attempt."""
+    return text.isascii() and text.isdecimal() and not text.startswith("0")

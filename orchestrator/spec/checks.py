@@ -85,7 +85,7 @@ def check_cluster(context: Context, data: Any) -> list[Found]:
     for stage in STAGES:
         new = list(run(stage, context))
         found += new
-        document = without(ClusterDocument, data, new) if new else context.document
+        document = without(ClusterDocument, data, [one.loc for one in new]) if new else context.document
         if document is None:
             break
         context = replace(context, document=document)

@@ -163,7 +163,7 @@ def _job(page: Page, data: Any, errors: list[SpecError], cluster: ClusterSpec | 
     if document is not None:
         found += check_job_alone(document)
     if cluster is not None and found:
-        document = without(JobDocument, data, found)
+        document = without(JobDocument, data, [one.loc for one in found])
     if cluster is not None and document is not None:
         found += check_job_in_cluster(document, cluster, catalog.load())
     errors += [page.error(one) for one in found]

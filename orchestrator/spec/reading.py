@@ -51,22 +51,22 @@ def read_document(model: type[D], data: Any) -> Reading[D]:
         details = error.errors(include_url=False, include_input=False)
     found: list[Found] = []
     dropped: list[Loc] = []
+    blotted: list[Loc] = []
     for detail in details:
         raw = detail["loc"]
         loc, hint = shape.follow(model, raw[:-1] if detail["type"] == "gangline_key" else raw)
         one, drop = _interpret(dict(detail), loc, hint, data, model)
         found.append(one)
-        if drop:
-            dropped.append(loc)
+        (dropped if drop else blotted).append(loc)
     for loc in dropped:
         _drop(data, loc)
-    return Reading(without(model, data, [one for one in found if one.loc not in dropped]), tuple(found))
+    return Reading(without(model, data, blotted), tuple(found))
 
 
-def without(model: type[D], data: Any, found: Iterable[Found]) -> D | None:
-    """The document with `UNKNOWN` where something was found; `data` is changed so."""
-    for one in found:
-        _blot(data, one.loc)
+def without(model: type[D], data: Any, faulty: Iterable[Loc]) -> D | None:
+    """The document with `UNKNOWN` at the faulty locations; `data` is changed so."""
+    for loc in faulty:
+        _blot(data, loc)
     try:
         return model.model_validate(data)
     except ValidationError:

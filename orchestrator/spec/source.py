@@ -6,6 +6,7 @@ Comes in: a path. Goes out: its text, or one problem with the place of the first
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import stat
@@ -71,10 +72,11 @@ def text_of_bytes(data: bytes) -> str:
     """UTF-8 text without its byte order mark. Raises Unreadable at the first byte that is none, or if too large."""
     if len(data) > LARGEST_FILE:
         raise Unreadable(problem("spec.too-large", limit=f"{LARGEST_FILE // 2**20} MiB"))
+    data = data.removeprefix(codecs.BOM_UTF8)
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8-sig", "replace")
+        before = data[: error.start].decode("utf-8")
         line = before.count("\n") + 1
         column = len(before) - (before.rfind("\n") + 1) + 1
         raise Unreadable(problem("spec.not-utf8", byte=data[error.start]), line, column) from None

@@ -200,8 +200,8 @@ class _Reader:
         return Node(plain_scalar(event.value) if event.implicit[0] else event.value, _span(event))
 
     def _check_tag(self, event: Any, loc: Loc) -> bool:
-        """Whether the value has a tag that says something; that is a fault."""
-        if not event.tag or event.tag == "!":
+        """Whether the value has a tag, which is a fault."""
+        if not event.tag:
             return False
         shown_tag = plain(event.tag.replace("tag:yaml.org,2002:", "!!"), 40)
         self._fault("spec.yaml-tag", _place(event.start_mark, 1), loc, tag=shown_tag)

@@ -18,7 +18,7 @@ TABLE = """
 POST   /jobs                       401 403 201 201 201 201 403 403
 GET    /jobs                       401 200 200 200 200 200 403 403
 GET    /jobs/{job}                 401 200 200 200 200 200 403 403
-GET    /jobs/{job}/wait            401 200 200 200 200 200 403 403
+GET    /jobs/{job}/wait?timeout=0  401 200 200 200 200 200 403 403
 GET    /jobs/{job}/explain         401 200 200 200 200 200 403 403
 GET    /jobs/{job}/logs            401 403 403 404 404 404 403 403
 POST   /jobs/{job}/hold            401 403 403 200 200 200 403 403
@@ -58,7 +58,7 @@ BODIES: dict[str, Any] = {
     "/jobs": document(),
     "/cluster": {"apiVersion": "gangline/v1", "kind": "ClusterSpec", "spec": {}},
     "/tokens": {"role": "read", "name": "alice"},
-    "/agent/join": {"node": "p-1", "facts": FACTS},
+    "/agent/join": {"node": "p-2", "facts": FACTS},
     "/agent/sync": {"node": "p-1", "outbox": "o", "boot_id": "b"},
 }
 
@@ -291,5 +291,5 @@ def test_operators_of_a_pool_or_site_cordon_its_nodes(empty: Served, grant: Gran
 def test_admin_by_grant_makes_tokens(empty: Served) -> None:
     empty.apply(granted(Grant(Role.ADMIN, "ops")))
 
-    assert empty.post("/tokens", {"role": "submit", "name": "bob"}, uid=1003).status == 201
-    assert empty.post("/tokens", {"role": "submit", "name": "bob"}, uid=1002).status == 403
+    assert empty.post("/tokens", {"role": "submit", "name": "alice"}, uid=1003).status == 201
+    assert empty.post("/tokens", {"role": "submit", "name": "alice"}, uid=1002).status == 403

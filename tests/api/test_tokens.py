@@ -12,9 +12,9 @@ from orchestrator.wire import api_cluster as wire
 from tests.api.served import PREFIX, Served
 
 
-def create(served: Served, role: str = "submit", name: str = "alice", **how: Any) -> Any:
+def create(served: Served, asked: str = "submit", person: str = "alice", **who: Any) -> Any:
     """A token over HTTP."""
-    return served.post("/tokens", {"role": role, "name": name}, **how)
+    return served.post("/tokens", {"role": asked, "name": person}, **who)
 
 
 def test_new_token_opens_what_its_role_says(served: Served) -> None:
@@ -44,7 +44,7 @@ def test_tokens_are_listed_in_order_and_others_are_hidden(served: Served) -> Non
     ids = []
     for name in ("alice", "bob", "alice"):
         served.clock.advance(1)
-        ids.append(create(served, name=name).json()["id"])
+        ids.append(create(served, person=name).json()["id"])
 
     everyone = [item["id"] for item in served.get("/tokens").json()["items"]]
     mine = [item["id"] for item in served.get("/tokens", uid=1001).json()["items"]]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tests.bench import helper
@@ -55,41 +56,46 @@ class Run:
 
 
 class Client:
-    """One connection."""
+    """One connection. `_owed`: a request is out, or will go out as soon as there is a connection again."""
 
     def __init__(self, run: Run, loop: asyncio.AbstractEventLoop) -> None:
         self._run = run
         self._loop = loop
-        self._link = Link(lambda: None, self._lost)
-        self._number = -1
+        self._link = Link(_nothing, self._lost)
+        self._up = False
+        self._owed = False
+        self._number = 0
         self._from_ns = 0
 
     async def connect(self) -> None:
-        """Connect; raises if nobody listens."""
-        self._link = Link(lambda: None, self._lost)
+        """Connect; OSError if nobody listens."""
+        self._link = Link(_nothing, self._lost)
         await self._loop.create_connection(lambda: self._link, self._run.host, self._run.port)
+        self._up = True
 
     def next(self) -> None:
         """Take the next job when it is due."""
         due = self._run.next_due()
         if due is None:
-            self._number = -1
             return
-        self._number, self._from_ns = due
-        late_ns = now_ns() - self._from_ns
-        if late_ns >= 0:
+        self._number, due_ns = due
+        self._from_ns = due_ns or now_ns()
+        early_ns = self._from_ns - now_ns()
+        if early_ns <= 0:
             self._send()
         else:
-            self._loop.call_later(-late_ns / 1e9, self._send)
+            self._loop.call_later(early_ns / 1e9, self._send)
 
     def _send(self) -> None:
-        run = self._run
-        start = head(PATH, run.token, f"Idempotency-Key: {run.prefix}-{self._number}\r\n")
-        self._from_ns = self._from_ns or now_ns()
-        self._link.send(request(start, run.body), self._answered)
+        self._owed = True
+        if self._up:
+            run = self._run
+            start = head(PATH, run.token, f"Idempotency-Key: {run.prefix}-{self._number}\r\n")
+            self._link.send(request(start, run.body), self._answered)
 
     def _answered(self, status: int, body: bytes) -> None:
         run = self._run
+        self._owed = False
         if status == 503:
             run.repeats += 1
             self._loop.call_later(AGAIN_S, self._send)
@@ -103,23 +109,26 @@ class Client:
         self.next()
 
     def _lost(self) -> None:
-        if self._number >= 0 and not self._run.finished.is_set():
-            self._run.repeats += 1
+        self._up = False
+        if not self._run.finished.is_set():
             self._again = self._loop.create_task(self._reconnect())
 
     async def _reconnect(self) -> None:
-        while True:
+        while not self._up:
             await asyncio.sleep(AGAIN_S)
-            try:
+            with suppress(OSError):
                 await self.connect()
-            except OSError:
-                continue
+        if self._owed:
+            self._run.repeats += 1
             self._send()
-            return
 
     def close(self) -> None:
         """Close the connection."""
         self._link.close()
+
+
+def _nothing() -> None:
+    return None
 
 
 async def submit(plain: Plain) -> Plain:

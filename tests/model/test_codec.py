@@ -8,7 +8,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from orchestrator.ledger import events, records
 from orchestrator.model.attempt import Placement
@@ -18,9 +19,11 @@ from orchestrator.model.codec import CodecError, decode, encode
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec
 from orchestrator.model.protocol import SyncAnswer, SyncRequest
+from orchestrator.model.reasons import Reason
 from tests.model import values
 
-MODEL = list(values.model_classes())
+# Reasons alone are never stored or sent by the codec: their facts are text or number, which it refuses on purpose.
+MODEL = [cls for cls in values.model_classes() if cls is not Reason]
 EVENTS = list(events.TYPE_OF)
 RECORDS = [records.Job, records.Node, records.Token, records.SubmitKey, records.Orphan]
 ALL = [*MODEL, *EVENTS, *RECORDS]
@@ -43,7 +46,7 @@ def test_there_are_classes_to_try() -> None:
 def test_every_class_comes_back_equal(cls: type, data: st.DataObject) -> None:
     value = data.draw(values.of(cls))
     plain = through_json(encode(value))
-    again = decode(cls, plain)
+    again: Any = decode(cls, plain)
     assert again == value
     assert type(again) is cls
     assert through_json(encode(again)) == plain, "the second encoding is the first"
@@ -109,6 +112,9 @@ class Pair(NamedTuple):
     right: str
 
 
+ORIGIN = Pair(0, "")
+
+
 @dataclass(frozen=True)
 class Leaf:
     number: int
@@ -121,7 +127,7 @@ class Tree:
     leaves: tuple[Leaf, ...] = ()
     by_name: dict[str, Leaf] = field(default_factory=dict)
     by_number: dict[int, int] = field(default_factory=dict)
-    pair: Pair = Pair(0, "")
+    pair: Pair = ORIGIN
     fixed: tuple[int, str] = (0, "")
     maybe: Leaf | None = None
     flag: bool = False
@@ -130,7 +136,7 @@ class Tree:
 
 
 GOOD: dict[str, Any] = {"leaf": {"number": 1}}
-WRONG = [
+WRONG: list[tuple[Any, str, str]] = [
     ([], "", "expected an object, got list"),
     (None, "", "expected an object, got null"),
     ({}, "leaf", "missing"),
@@ -180,10 +186,17 @@ def test_defaults_of_two_instances_are_not_shared() -> None:
     assert (other.names, encode(other)) == ([], GOOD)
 
 
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
 @pytest.mark.parametrize("cls", [SyncRequest, SyncAnswer, ClusterSpec, JobSpec])
 @pytest.mark.property
 @settings(max_examples=60)
-@given(junk=st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=4), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3), max_leaves=6), data=st.data())
+@given(junk=JUNK, data=st.data())
 def test_junk_raises_a_codec_error_and_nothing_else(cls: type, junk: Any, data: st.DataObject) -> None:
     """What comes from a wire may be anything."""
     names = [each.name for each in fields(cls)]

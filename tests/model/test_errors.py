@@ -20,7 +20,7 @@ def drawing() -> dict[str, tuple[str, int]]:
     stack: list[tuple[int, str]] = []
     drawn: dict[str, tuple[str, int]] = {}
     for line in (errors.__doc__ or "").splitlines():
-        found = re.match(r"^(?P<lead>[ |]*)(\|- )?(?P<name>[A-Z]\w+) +(?P<code>\d+)  \S", line)
+        found = re.match(r"^[ |]*(?:\|- )?(?P<name>[A-Z]\w+) +(?P<code>\d+)  \S", line)
         if not found:
             continue
         depth = found.start("name")

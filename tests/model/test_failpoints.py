@@ -28,7 +28,12 @@ for number in range(5):
 def run(armed: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "GANGLINE_FAILPOINT": armed, "PYTHONPATH": str(ROOT.parent)}
     return subprocess.run(
-        [sys.executable, "-c", PASSES], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", PASSES],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -57,7 +62,9 @@ def test_it_lives_where_nothing_is_reached(armed: str) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("armed", ["agent.unti.after", "agent.unit.after:x", "agent.unit.after:0", "agent.unit.after:-1"])
+@pytest.mark.parametrize(
+    "armed", ["agent.unti.after", *(f"agent.unit.after:{count}" for count in ("x", 0, -1))]
+)
 def test_a_name_or_count_that_can_never_be_hit_is_refused_at_once(armed: str) -> None:
     """A kill test with a typing error would pass without a kill."""
     done = run(armed)

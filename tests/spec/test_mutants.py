@@ -84,6 +84,26 @@ def test_there_are_many_mutants() -> None:
     assert sum(counts.values()) >= 1000
 
 
+def test_no_fault_hides_another_one_far_away() -> None:
+    """A second fault, a reference, is in every mutant: what is checked after the shape is still checked."""
+    data = plain("cluster.yaml")
+    data["access"]["grants"][3]["to"] = "nobody"
+    lost = []
+    for mutant in Breeder(ClusterDocument, data).all():
+        if mutant.kind.startswith(("null", "unknown", "missing", "bad text")) and mutant.path.split(".")[0] not in (
+            "access", "apiVersion", "kind", "metadata",
+        ):  # fmt: skip
+            path = str(FULL / "cluster.yaml")
+            errors = spec.load_cluster_text(mutant.text, path, base=path).errors
+            if [one.path for one in errors if one.code == "spec.dangling-reference"] != [
+                "access.grants[3].to"
+            ]:
+                lost.append(f"{mutant.kind}\n{spec.render(errors)}")
+            elif len(errors) != 2:
+                lost.append(f"{mutant.kind}\n{spec.render(errors)}")
+    assert not lost, "\n".join(lost[:10])
+
+
 REFERENCES = {
     "site", "sites", "pool", "parent", "fed_by", "domain", "queue", "to", "gpu_model", "needs", "required", "preferred",
 }  # fmt: skip

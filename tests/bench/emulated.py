@@ -1,0 +1,303 @@
+"""Many emulated agents in one process: they speak the real sync protocol, and their jobs are words in its answers.
+
+Comes in: where the server is, node names, a join token; its answers. Goes out: syncs as `orchestrator.agent` sends them,
+and what was seen of starts, restarts and ends. Called by: helper, as a process of its own.
+
+Each agent has one kept connection. It holds an idle poll there with the revision it has seen; what an answer wants is
+done at once and reported on the same connection: STARTED and ENDED of a job in one sync, as the real agent reports a
+job that is short. Jobs whose command begins with `sleep` start and are held until the controller ends them. A start
+counts as acknowledged when the answer that acknowledges its STARTED event is here: it is in the ledger by then.
+
+Poll times, their jitter and the pauses before another try are the real agent's (agent/sync.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import secrets
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from orchestrator.agent.sync import DEFAULT_POLL_S, FIRST_PAUSE_S, LONGEST_PAUSE_S
+from orchestrator.model.clock import SystemClock
+from orchestrator.model.codec import encode
+from orchestrator.model.node import Device, NodeFacts
+from tests.bench import helper
+from tests.bench.helper import Plain, now_ns
+from tests.bench.link import Link, head, request
+
+JOIN_PATH = "/api/v1/agent/join"
+SYNC_PATH = "/api/v1/agent/sync"
+JOINING = 32  # agents that join at a time
+GIB = 1 << 30
+CORES, MEMORY = 192, 2048 * GIB
+
+clock = SystemClock()
+
+
+def facts(gpus: int, model: str) -> Plain:
+    """What an emulated node is made of."""
+    devices = tuple(Device(slot, model, 80 * GIB, f"EMU-{slot}", emulated=True) for slot in range(gpus))
+    found = NodeFacts(secrets.token_hex(16), CORES, MEMORY, devices, run_as="root", supervisor="process-tree")
+    plain: Plain = encode(found)
+    return plain
+
+
+class Fleet:
+    """All agents of this process, and what they have seen."""
+
+    def __init__(self, host: str, port: int, gpus: int, model: str) -> None:
+        self.host, self.port = host, port
+        self.facts = facts(gpus, model)
+        self.random = random.Random(secrets.randbits(32))
+        self.agents: list[Agent] = []
+        self.started: list[tuple[int, int]] = []  # job, when its start was acknowledged
+        self.beats = 0
+        self.wrong: list[str] = []  # what no controller may ask for
+        self.answered: dict[str, tuple[int, int]] = {}  # node -> epoch of its last answer, when that epoch began for it
+
+    def heard(self, node: str, epoch: int) -> None:
+        """An answer has come."""
+        self.beats += 1
+        if self.answered.get(node, (0, 0))[0] != epoch:
+            self.answered[node] = (epoch, now_ns())
+
+
+class Agent:
+    """One node."""
+
+    def __init__(self, fleet: Fleet, node: str) -> None:
+        self.fleet = fleet
+        self.node = node
+        self.first = asyncio.Event()  # an answer has come
+        self._loop = asyncio.get_running_loop()
+        self._link: Link | None = None
+        self._head = b""
+        self._outbox = secrets.token_hex(8)
+        self._epoch, self._seen, self._poll_s = 0, "", DEFAULT_POLL_S
+        self._n = 0
+        self._events: list[Plain] = []
+        self._held: dict[tuple[int, int], Plain] = {}
+        self._done: set[tuple[int, int]] = set()  # started here, while an answer names them
+        self._failures = 0
+        self._facts_due = True
+
+    async def join(self, token: str) -> None:
+        """Let in by a join token; the first sync goes out."""
+        answer: asyncio.Future[tuple[int, bytes]] = self._loop.create_future()
+        await self._connect()
+        body = json.dumps({"node": self.node, "facts": self.fleet.facts}).encode()
+        assert self._link is not None
+        self._link.send(request(head(JOIN_PATH, token), body), lambda *got: answer.set_result(got))
+        status, text = await answer
+        if status != 200:
+            raise RuntimeError(f"{self.node} may not join: {status} {text[:300].decode(errors='replace')}")
+        self._head = head(SYNC_PATH, json.loads(text)["token"])
+        self._sync(0)
+
+    async def _connect(self) -> None:
+        link = Link(_nothing, self._lost)
+        await self._loop.create_connection(lambda: link, self.fleet.host, self.fleet.port)
+        self._link = link
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    def _sync(self, wait_s: int) -> None:
+        plain: Plain = {
+            "node": self.node,
+            "outbox": self._outbox,
+            "boot_id": self.fleet.facts["boot_id"],
+            "epoch": self._epoch,
+            "protocol": 1,
+            "held": list(self._held),
+            "wait_s": wait_s,
+            "seen": self._seen,
+        }
+        if self._events:
+            plain["events"] = self._events
+        if self._facts_due:
+            plain["facts"] = self.fleet.facts
+        assert self._link is not None
+        body = json.dumps(plain, separators=(",", ":")).encode()
+        self._link.send(request(self._head, body), self._answer)
+
+    def poll(self, shortest: float = 0.7) -> None:
+        """Hold an idle poll for `shortest` to 1 of the time that the controller grants."""
+        self._sync(max(1, int(self._poll_s * self.fleet.random.uniform(shortest, 1.0))))
+
+    # --- answers ----------------------------------------------------------------------------------------------------
+
+    def _answer(self, status: int, body: bytes) -> None:
+        if status != 200:
+            if status != 503:
+                self.fleet.wrong.append(f"{self.node}: sync was answered with {status}: {body[:200]!r}")
+            self._pause()
+            return
+        answer: Plain = json.loads(body)
+        self._failures, self._facts_due = 0, bool(answer.get("want_facts"))
+        self._epoch, self._seen = answer["epoch"], answer.get("revision", "")
+        self._poll_s = answer.get("poll_s", 90)
+        self.fleet.heard(self.node, self._epoch)
+        self._acknowledged(answer["acked"])
+        self._want(answer.get("desired", ()))
+        if answer.get("want_inventory"):
+            self.fleet.wrong.append(f"{self.node}: an inventory was asked for")
+        if self._events or self._facts_due:
+            self._sync(0)
+        elif self.first.is_set():
+            self.poll()
+        else:
+            self.first.set()
+            self.poll(0.01)  # so that beats are spread from the start
+
+    def _acknowledged(self, acked: int) -> None:
+        if not self._events or acked < self._events[0]["n"]:
+            return
+        now = now_ns()
+        for event in self._events:
+            if event["n"] <= acked and event["kind"] == "started":
+                self.fleet.started.append((event["attempt"][0], now))
+        self._events = [event for event in self._events if event["n"] > acked]
+
+    def _want(self, desired: Iterable[Plain]) -> None:
+        named = set()
+        for wish in desired:
+            attempt = (wish["attempt"][0], wish["attempt"][1])
+            named.add(attempt)
+            if wish["phase"] == "end":
+                self._end(attempt)
+            elif attempt not in self._done:
+                self._start(attempt, wish)
+        self._done &= named
+
+    def _start(self, attempt: tuple[int, int], wish: Plain) -> None:
+        launch = wish.get("launch") or self._held.get(attempt)
+        if launch is None or attempt[1] != 1 or wish.get("started"):
+            self.fleet.wrong.append(f"{self.node}: told to start {attempt[0]}/{attempt[1]}, a start that is not its first")
+            return
+        if wish["phase"] == "prepare":
+            if attempt not in self._held:
+                self._held[attempt] = launch
+                self._event("prepared", attempt)
+            return
+        self._done.add(attempt)
+        self._event("started", attempt, started=True, pids=[100_000 + rank for rank in _ranks(launch)])
+        self._held[attempt] = launch
+        if launch["job"]["command"][0] != "sleep":
+            self._over(attempt, {})
+
+    def _end(self, attempt: tuple[int, int]) -> None:
+        if attempt in self._held:
+            self._over(attempt, {"signal": 15})
+
+    def _over(self, attempt: tuple[int, int], how: Plain) -> None:
+        launch = self._held.pop(attempt)
+        results = [{"rank": rank, **how, "ended_us": clock.now_us()} for rank in _ranks(launch)]
+        self._event("ended", attempt, started=True, results=results)
+
+    def _event(self, kind: str, attempt: tuple[int, int], **more: Any) -> None:
+        self._n += 1
+        self._events.append({"n": self._n, "t_us": clock.now_us(), "kind": kind, "attempt": attempt, **more})
+
+    def holds(self) -> list[tuple[int, int]]:
+        """Attempts that run here."""
+        return list(self._held)
+
+    # --- no contact -------------------------------------------------------------------------------------------------
+
+    def _lost(self) -> None:
+        self._link = None
+        if self._head:
+            self._pause()
+
+    def _pause(self) -> None:
+        pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._failures, 10))
+        self._failures += 1
+        self._loop.call_later(pause * self.fleet.random.uniform(0.5, 1.0), self._try_again)
+
+    def _try_again(self) -> None:
+        self._trying = self._loop.create_task(self._again())
+
+    async def _again(self) -> None:
+        if self._link is None:
+            try:
+                await self._connect()
+            except OSError:
+                self._pause()
+                return
+        self._sync(0)
+
+
+def _ranks(launch: Plain) -> range:
+    """The ranks of this node's part of a gang."""
+    part = launch["parts"][launch["index"]]
+    return range(part["first_rank"], part["first_rank"] + part["tasks"])
+
+
+def _nothing() -> None:
+    return None
+
+
+# --- what a benchmark asks ------------------------------------------------------------------------------------------
+
+
+class Served:
+    """The handlers of one helper process."""
+
+    def __init__(self) -> None:
+        self._fleet: Fleet | None = None
+
+    @property
+    def fleet(self) -> Fleet:
+        """The agents, once they have joined."""
+        assert self._fleet is not None
+        return self._fleet
+
+    async def join(self, plain: Plain) -> Plain:
+        """Make an agent for each of `nodes`, and let all join with the token; answers when each has had an answer."""
+        fleet = self._fleet = Fleet(plain["host"], plain["port"], plain["gpus"], plain["model"])
+        fleet.agents = [Agent(fleet, node) for node in plain["nodes"]]
+        room = asyncio.Semaphore(JOINING)
+
+        async def join(agent: Agent) -> None:
+            async with room:
+                await agent.join(plain["token"])
+                await agent.first.wait()
+
+        await asyncio.gather(*(join(agent) for agent in fleet.agents))
+        return {"joined": len(fleet.agents)}
+
+    async def wait_started(self, plain: Plain) -> Plain:
+        """When `count` starts have been acknowledged since the last call, or after `timeout_s`: which, and when."""
+        fleet = self.fleet
+        with suppress(TimeoutError):
+            async with asyncio.timeout(plain["timeout_s"]):
+                while len(fleet.started) < plain["count"]:
+                    await asyncio.sleep(0.02)
+        started, fleet.started = fleet.started, []
+        return {"started": started, "wrong": fleet.wrong[:5]}
+
+    async def back(self, plain: Plain) -> Plain:
+        """When every agent has had an answer of another epoch than `epoch`, or after `timeout_s`: when each had."""
+        fleet = self.fleet
+        with suppress(TimeoutError):
+            async with asyncio.timeout(plain["timeout_s"]):
+                while any(epoch == plain["epoch"] for epoch, _ in fleet.answered.values()):
+                    await asyncio.sleep(0.02)
+        back = [at for epoch, at in fleet.answered.values() if epoch != plain["epoch"]]
+        return {"back": back, "wrong": fleet.wrong[:5], "held": [job for a in fleet.agents for job, _ in a.holds()]}
+
+    async def beats(self, _: Plain) -> Plain:
+        """How many answers have come so far."""
+        return {"beats": self.fleet.beats}
+
+
+def serve() -> None:
+    """The helper's process."""
+    served = Served()
+    helper.serve(
+        {"join": served.join, "wait_started": served.wait_started, "back": served.back, "beats": served.beats}
+    )
