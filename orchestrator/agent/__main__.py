@@ -15,10 +15,10 @@ USAGE = "usage: python -m orchestrator.agent --config FILE"
 def main(argv: list[str]) -> int:
     """0 or 1 as the agent ends; 2 for wrong arguments or a wrong config."""
     if len(argv) == 1 and argv[0] in ("-h", "--help"):
-        print(USAGE)
+        sys.stdout.write(USAGE + "\n")
         return 0
     if len(argv) != 2 or argv[0] != "--config":
-        print(USAGE, file=sys.stderr)
+        sys.stderr.write(USAGE + "\n")
         return 2
     return run(argv[1])
 

@@ -164,13 +164,17 @@ class Attempts:
             "started": True, "cause": "node_failed", "error": "it ended here so long ago that no record is kept",
         }  # fmt: skip
 
-    def _intend(self, unit: Unit, record: Record | None, launch: Plain | None, step: Step, entries: list[Entry]) -> bool:
+    def _intend(
+        self, unit: Unit, record: Record | None, launch: Plain | None, step: Step, entries: list[Entry]
+    ) -> bool:
         """Write the plan and the intent; False if that is not possible now."""
         failpoint("agent.prepare.before")
         try:
             decoded = decode(Launch, launch)
         except CodecError as error:
-            refusal = outcome.prepare_failed(unit.attempt, self._clock.now_us(), "bad-launch", f"the launch can't be read: {error}")
+            refusal = outcome.prepare_failed(
+                unit.attempt, self._clock.now_us(), "bad-launch", f"the launch can't be read: {error}"
+            )
             entries.append(records.event(refusal, 0))
             self._loop.after("bad-launch", 0, self._changed)
             self._commit_alone(entries)
@@ -179,7 +183,9 @@ class Attempts:
         try:
             unit.write_plan(plan.build(unit.attempt, decoded, self._context))
         except OSError as error:
-            self._trouble.error(f"{error.filename or unit.directory}: {error.strerror}; {unit.attempt} is not started yet")
+            self._trouble.error(
+                f"{error.filename or unit.directory}: {error.strerror}; {unit.attempt} is not started yet"
+            )
             self._loop.after("retry", RETRY_S, self._again)
             return False
         if record is None or (step is Step.RUN and not record.run):
@@ -263,7 +269,9 @@ class Attempts:
     def _worker_made(self, unit: Unit, do: str, pid: int, start: int) -> None:
         if self.units.get(unit.attempt) is not unit:
             return  # it is over already
-        if not pid:  # that nursery is gone and its answer with it: asking again is safe, one worker alone gets the claim
+        if (
+            not pid
+        ):  # the nursery is gone, its answer with it; asking again is safe, for one worker alone can claim
             self._ask(unit, do)
         elif unit.attach(pid, start):
             self._hold(unit)
@@ -273,7 +281,9 @@ class Attempts:
     def _hold(self, unit: Unit) -> None:
         self._loop.watch(unit.pidfd, READ, lambda _: self._worker_gone(unit))
         if unit.order is not None:
-            unit.signal(ORDER_SIGNAL if unit.doing == "run" else signal.SIGKILL if unit.doing == "prepare" else 0)
+            unit.signal(
+                ORDER_SIGNAL if unit.doing == "run" else signal.SIGKILL if unit.doing == "prepare" else 0
+            )
 
     def _worker_gone(self, unit: Unit) -> None:
         if unit.pidfd >= 0:
@@ -294,7 +304,9 @@ class Attempts:
             unit.tries += 1  # the worker died before it took the attempt: it never started
             self._ask(unit, "run")
         elif did == "mop":
-            log.error(f"{unit.attempt}: the cleaning worker died: {worker.read_crash(unit.directory) or 'killed'}; again")
+            log.error(
+                f"{unit.attempt}: the cleaning worker died: {worker.read_crash(unit.directory) or 'killed'}; again"
+            )
             self._loop.after(f"mop-{unit.attempt}", RETRY_S, lambda: self._mop(unit))
         else:
             self._mop(unit)
@@ -317,7 +329,9 @@ class Attempts:
 
     def _report_preparation(self, unit: Unit, event: Plain) -> None:
         if not self._report([records.event(event, 0)]):
-            self._loop.after(f"prepared-{unit.attempt}", RETRY_S, lambda: self._report_preparation(unit, event))
+            self._loop.after(
+                f"prepared-{unit.attempt}", RETRY_S, lambda: self._report_preparation(unit, event)
+            )
             return
         if event["kind"] == EventKind.PREPARED.value:
             unit.local = Local.PREPARED
@@ -397,7 +411,10 @@ class Attempts:
     def _adopt(self, unit: Unit, record: Record) -> None:
         self.units[unit.attempt] = unit
         unit.read_order()
-        unit.fence = bool(record.launch) and (record.launch or {}).get("job", {}).get("on_lost") == OnLost.SELF_FENCE.value
+        unit.fence = (
+            bool(record.launch)
+            and (record.launch or {}).get("job", {}).get("on_lost") == OnLost.SELF_FENCE.value
+        )
         if unit.claimed():
             unit.local = Local.RUNNING if unit.order is None else Local.ENDING
             unit.news(after=1 << 62)  # fold all; what is new is read again below
@@ -431,7 +448,11 @@ class Attempts:
 
     def orphans(self) -> list[Unit]:
         """Units without records that nothing is done about."""
-        return [unit for unit in self.units.values() if unit.local is Local.RUNNING and not unit.doing and unit.pidfd < 0]
+        return [
+            unit
+            for unit in self.units.values()
+            if unit.local is Local.RUNNING and not unit.doing and unit.pidfd < 0
+        ]
 
     def orphan_gone(self, unit: Unit) -> None:
         """Its processes ended by themselves: prove it and report it."""

@@ -14,7 +14,7 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.agent.loop import READ, WRITE, Loop
 
@@ -55,7 +55,9 @@ def parse_url(url: str) -> Endpoint:
         host, port = authority, "443" if scheme == "https" else "80"
     if not host:
         raise ValueError("the host is missing")
-    return Endpoint(host.strip("[]"), int(port), scheme == "https", prefix="/" + path.rstrip("/") if path else "")
+    return Endpoint(
+        host.strip("[]"), int(port), scheme == "https", prefix="/" + path.rstrip("/") if path else ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Failure:
     refused: bool = False
 
 
-Outcome = Union[Reply, Failure]
+Outcome = Reply | Failure
 Done = Callable[[Outcome], None]
 Step = Callable[[], "int | Reply"]
 GO_ON = 0  # an epoll mask that waits for nothing
@@ -93,7 +95,9 @@ class _Request:
 class Channel:
     """See the module. `name` tells its timers apart."""
 
-    def __init__(self, name: str, endpoint: Endpoint, loop: Loop, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, name: str, endpoint: Endpoint, loop: Loop, context: ssl.SSLContext | None = None
+    ) -> None:
         self._name = name
         self._connecting = f"{name}-connect"
         self._endpoint = endpoint
@@ -108,7 +112,16 @@ class Channel:
         """Whether a request waits for its answer."""
         return self._request is not None
 
-    def post(self, path: str, body: bytes, token: str, done: Done, *, timeout_s: float, kind: str = "application/json") -> None:
+    def post(
+        self,
+        path: str,
+        body: bytes,
+        token: str,
+        done: Done,
+        *,
+        timeout_s: float,
+        kind: str = "application/json",
+    ) -> None:
         """Send; `done` is called once, later, from the loop. The channel must not be busy."""
         head = (
             f"POST {self._endpoint.prefix}{path} HTTP/1.1\r\nHost: {self._endpoint.authority}\r\n"
@@ -194,7 +207,9 @@ class Channel:
         if code not in (0, errno.EINPROGRESS):
             raise OSError(code, os.strerror(code))
         self._step = self._connected
-        self._loop.after(self._connecting, CONNECT_TIMEOUT_S, lambda: self._deliver(Failure("no connection in time")))
+        self._loop.after(
+            self._connecting, CONNECT_TIMEOUT_S, lambda: self._deliver(Failure("no connection in time"))
+        )
         self._loop.watch(self._sock.fileno(), WRITE, self._ready)
         return None
 
@@ -275,7 +290,9 @@ def parse_reply(data: bytes, *, closed: bool) -> Reply | None:
     status = _status(lines[0])
     if 100 <= status < 200:
         return parse_reply(rest, closed=closed)
-    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines[1:])}
+    fields = {
+        name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines[1:])
+    }
     closes = closed or fields.get(b"connection", b"").lower() == b"close"
     if fields.get(b"transfer-encoding", b"").lower() == b"chunked":
         body = _unchunk(rest)

@@ -87,5 +87,7 @@ def _check(path: str, config: Config) -> None:
     ):
         if value not in words:
             raise ConfigError(f"{path}: {name}: one of {', '.join(words)}, got {value!r}")
-    if not (config.token_file or config.join_token_file or os.path.exists(os.path.join(config.state_dir, "token"))):
+    if not (
+        config.token_file or config.join_token_file or os.path.exists(os.path.join(config.state_dir, "token"))
+    ):
         raise ConfigError(f"{path}: token_file or join_token_file is needed: this node has no token yet")

@@ -58,7 +58,9 @@ class Daemon:
         self.facts = self._measure()
         self.lease_end_us = 0
         self.lease_us = 0
-        self.attempts = Attempts(self.journal, starter, self.loop, self.context, self._changed, self._write_lease)
+        self.attempts = Attempts(
+            self.journal, starter, self.loop, self.context, self._changed, self._write_lease
+        )
         self._seen = ""  # the revision of the last answer that was acted on
         self._token = read_token(config.token_file or self._token_path())
         self._wire()
@@ -69,9 +71,16 @@ class Daemon:
         poll, push, bulk = (Channel(name, endpoint, self.loop, tls) for name in ("poll", "push", "bulk"))
         self.sync = Sync(self.loop, poll, push, self, Random())
         self.logs = LogServer(
-            self.config.state_dir, self.loop, bulk, self.starter, lambda: self._token, lambda attempt: attempt in self.attempts.units
+            self.config.state_dir,
+            self.loop,
+            bulk,
+            self.starter,
+            lambda: self._token,
+            lambda attempt: attempt in self.attempts.units,
         )
-        self.joiner = Joiner(self.config.node, self.config.join_token_file, self._token_path(), push, self.loop)
+        self.joiner = Joiner(
+            self.config.node, self.config.join_token_file, self._token_path(), push, self.loop
+        )
         self.joining = False
 
     def _token_path(self) -> str:
@@ -80,7 +89,9 @@ class Daemon:
     def _context(self) -> NodeContext:
         base = "" if self.config.supervisor == "process-tree" else containment.find_base(self.place)
         if self.config.supervisor == "cgroup2" and not base:
-            log.error("supervisor cgroup2 was asked for and no control group can be made here; process-tree is used")
+            log.error(
+                "supervisor cgroup2 was asked for and no control group can be made here; process-tree is used"
+            )
         return NodeContext(
             node=self.config.node,
             place=self.place,
@@ -98,14 +109,13 @@ class Daemon:
         )
 
     def _measure(self) -> NodeFacts:
-        facts = node_facts(
+        return node_facts(
             self.found,
             supervisor=self.context.supervisor,
             run_as_self=self.context.run_as_self,
             cores=self.config.cores,
             memory=self.config.memory,
         )
-        return facts
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -117,7 +127,8 @@ class Daemon:
         self.loop.after("look", LOOK_S, self._look)
         self.loop.after("facts", FACTS_S, self._facts_again)
         self.loop.after("sweep", 1.0, self._sweep)
-        log.info(f"{self.config.node}: {self.context.supervisor}, {len(self.found)} devices, {len(self.attempts.units)} attempts adopted")
+        adopted = f"{len(self.found)} devices, {len(self.attempts.units)} attempts adopted"
+        log.info(f"{self.config.node}: {self.context.supervisor}, {adopted}")
         self.loop.run(self._round)
         self.starter.close()
         self.journal.close()
@@ -152,8 +163,7 @@ class Daemon:
             data = os.read(fd, 65536)
         except BlockingIOError:
             return
-        quiet = [line for line in data.decode(errors="replace").splitlines()]
-        for line in quiet:
+        for line in data.decode(errors="replace").splitlines():
             self.attempts.noticed(line[1:], hurry=line[:1] == "!")
 
     def _adopt_orphans(self) -> None:
@@ -227,12 +237,15 @@ class Daemon:
             try:
                 self.journal.commit([{"k": "epoch", "epoch": answer.epoch}])
             except JournalError as error:
-                log.error(f"{error}; the controller's answer is not acted on until it can be written")
+                log.error(f"{error}; the answer is not acted on until it can be written")
                 return False
         before = self.journal.memory.acked
         self.journal.acked(answer.acked)
         launches = [each.get("launch") for each in plain.get("desired", ())]
-        wishes = {desired.attempt: Wish(desired, launch) for desired, launch in zip(answer.desired, launches)}
+        wishes = {
+            desired.attempt: Wish(desired, launch)
+            for desired, launch in zip(answer.desired, launches, strict=True)
+        }
         stepped = self.attempts.want(wishes, sent)
         self._seen = answer.revision
         asked = self.logs.take(answer.reads)
@@ -252,7 +265,9 @@ class Daemon:
                 file.write(f"{self.lease_end_us} {self.lease_us}\n")
             os.rename(draft, self.context.lease)
         except OSError as error:
-            log.error(f"{self.context.lease}: {error.strerror}; attempts with on_lost self_fence will end when it runs out")
+            log.error(
+                f"{self.context.lease}: {error.strerror}; attempts with on_lost self_fence will end when it runs out"
+            )
 
     def longest_poll_s(self, lease_s: int) -> int:
         """Three chances within a lease where its end ends a job."""

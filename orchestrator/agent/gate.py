@@ -57,7 +57,9 @@ class Gate:
         if not self._gpu_uuids:
             return ""
         busy = {uuid: pids for uuid, pids in self._users_of(self._gpu_uuids).items() if pids}
-        return "; ".join(f"device {uuid} is used by {procfs.describe(pids)}" for uuid, pids in sorted(busy.items()))
+        return "; ".join(
+            f"device {uuid} is used by {procfs.describe(pids)}" for uuid, pids in sorted(busy.items())
+        )
 
     def work(self) -> None:
         """One round: SIGKILL to all inside; say what holds the gate when it has held too long."""

@@ -44,7 +44,9 @@ def excess(attempts: str, bounds: Bounds, spare: frozenset[str], now_s: float) -
     for folder in sorted(_folders(attempts, spare), key=lambda folder: folder.changed_s, reverse=True):
         size += tree_bytes(folder.path)
         old = now_s - folder.changed_s > bounds.keep_s
-        if (old or kept >= bounds.keep_attempts or size > bounds.keep_bytes) and now_s - folder.changed_s > YOUNG_S:
+        if (
+            old or kept >= bounds.keep_attempts or size > bounds.keep_bytes
+        ) and now_s - folder.changed_s > YOUNG_S:
             gone.append(folder.path)
         else:
             kept += 1
@@ -52,12 +54,13 @@ def excess(attempts: str, bounds: Bounds, spare: frozenset[str], now_s: float) -
 
 
 def _folders(attempts: str, spare: frozenset[str]) -> list[_Folder]:
-    found: list[_Folder] = []
     with os.scandir(attempts) as entries:
-        for entry in entries:
-            if entry.name.startswith("gangline-") and entry.name not in spare and entry.is_dir(follow_symlinks=False):
-                found.append(_Folder(entry.path, entry.stat(follow_symlinks=False).st_mtime))
-    return found
+        mine = [each for each in entries if each.name.startswith("gangline-") and each.name not in spare]
+        return [
+            _Folder(each.path, each.stat(follow_symlinks=False).st_mtime)
+            for each in mine
+            if each.is_dir(follow_symlinks=False)
+        ]
 
 
 def tree_bytes(top: str) -> int:

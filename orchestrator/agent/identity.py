@@ -45,10 +45,19 @@ def resolve(owner: Owner, *, run_as_self: bool, min_uid: int) -> Identity:
     try:
         entry = pwd.getpwnam(owner.name)
     except KeyError:
-        raise Problem("unknown-user", f"this node does not know the user {owner.name!r}: add it to the node's name service") from None
+        raise Problem(
+            "unknown-user",
+            f"this node does not know the user {owner.name!r}: add it to the node's name service",
+        ) from None
     groups = tuple(sorted(os.getgrouplist(entry.pw_name, entry.pw_gid)))
     found = Identity(
-        entry.pw_name, entry.pw_uid, entry.pw_gid, groups, entry.pw_dir, entry.pw_shell or "/bin/sh", entry.pw_uid != os.geteuid()
+        entry.pw_name,
+        entry.pw_uid,
+        entry.pw_gid,
+        groups,
+        entry.pw_dir,
+        entry.pw_shell or "/bin/sh",
+        entry.pw_uid != os.geteuid(),
     )
     _compare(owner, found)
     _allow(found, run_as_self or os.geteuid() != 0, min_uid)
@@ -87,7 +96,10 @@ def _allow(found: Identity, only_self: bool, min_uid: int) -> None:
             )
         return
     if found.uid < min_uid:
-        raise Problem("uid-too-low", f"user {found.name!r} has uid {found.uid}; jobs run from uid {min_uid} up (min_uid)")
+        raise Problem(
+            "uid-too-low",
+            f"user {found.name!r} has uid {found.uid}; jobs run from uid {min_uid} up (min_uid)",
+        )
 
 
 @contextlib.contextmanager

@@ -27,7 +27,9 @@ LONGEST_PAUSE_S = 30.0
 class Joiner:
     """Asks until it is let in."""
 
-    def __init__(self, node: str, join_token_file: str, token_path: str, channel: Channel, loop: Loop) -> None:
+    def __init__(
+        self, node: str, join_token_file: str, token_path: str, channel: Channel, loop: Loop
+    ) -> None:
         self._node = node
         self._join_token_file = join_token_file
         self._token_path = token_path
@@ -45,7 +47,9 @@ class Joiner:
             self._again(f"{self._join_token_file}: {error.strerror}", facts, joined)
             return
         body = json.dumps(encode(JoinRequest(self._node, facts))).encode()
-        self._channel.post(PATH, body, token, lambda outcome: self._done(outcome, facts, joined), timeout_s=TIMEOUT_S)
+        self._channel.post(
+            PATH, body, token, lambda outcome: self._done(outcome, facts, joined), timeout_s=TIMEOUT_S
+        )
 
     def _done(self, outcome: Outcome, facts: NodeFacts, joined: Callable[[str], None]) -> None:
         if isinstance(outcome, Failure):
@@ -88,5 +92,3 @@ def read_token(path: str) -> str:
             return file.read().strip()
     except OSError:
         return ""
-
-

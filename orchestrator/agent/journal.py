@@ -5,7 +5,8 @@ Comes in: entries. Goes out: the fold: records of attempts, the outbox, the high
 
 Files: journal.jsonl (one checked JSON line an entry; a torn last line is cut off), and, moved out of it when it is
 written anew, started.ids (every id for ever) and history.jsonl (attempts that ended, for a restored controller).
-A commit is one write and one fdatasync; when it fails, the file is cut back and nothing of it has happened.
+A commit is one write and one fdatasync; when it fails, the file is cut back and nothing of it has happened. A crash in
+the middle of it leaves its first entries, none in part: intents without their deeds, or events before their followers.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class Journal:
             entry = _parse(line)
             if entry is None:
                 if good + len(line) < len(data):
-                    raise JournalError(f"{self._path}: damaged at byte {good}: restore the file, or move it away and lose what it says")
+                    raise JournalError(
+                        f"{self._path}: damaged at byte {good}: restore the file, or move it away and lose what it says"
+                    )
                 break
             self.memory.fold(entry)
             good += len(line)
@@ -157,7 +160,9 @@ class Journal:
         record = self.memory.records.get(attempt)
         if record is not None and record.final is not None:
             return record.final
-        return next((each["ended"] for each in self._history.holdings() if tuple(each["attempt"]) == attempt), None)
+        return next(
+            (each["ended"] for each in self._history.holdings() if tuple(each["attempt"]) == attempt), None
+        )
 
 
 def _line(entry: Entry) -> bytes:
@@ -188,5 +193,3 @@ def _sync_folder(folder: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-

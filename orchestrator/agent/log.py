@@ -9,33 +9,32 @@ from __future__ import annotations
 import sys
 import time
 
-_LEVELS = {"error": 0, "info": 1, "debug": 2}
-_level = 1
+_LEVELS = ("error", "info", "debug")
+_chosen = {"level": "info"}  # of this process; set once at its start
 
 
 def set_level(name: str) -> None:
     """`error`, `info` or `debug`."""
-    global _level
-    _level = _LEVELS[name]
+    _chosen["level"] = name
 
 
 def error(text: str) -> None:
     """Something is wrong that a person should know."""
-    _line(0, "error", text)
+    _line("error", text)
 
 
 def info(text: str) -> None:
     """Something happened that people look for afterwards."""
-    _line(1, "info", text)
+    _line("info", text)
 
 
 def debug(text: str) -> None:
     """Every step."""
-    _line(2, "debug", text)
+    _line("debug", text)
 
 
-def _line(level: int, name: str, text: str) -> None:
-    if level > _level:
+def _line(name: str, text: str) -> None:
+    if _LEVELS.index(name) > _LEVELS.index(_chosen["level"]):
         return
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     try:

@@ -53,7 +53,13 @@ class LogServer:
     """See the module. `lives`: whether an attempt may still write."""
 
     def __init__(
-        self, state_dir: str, loop: Loop, channel: Channel, starter: Starter, token: Callable[[], str], lives: Callable[[AttemptId], bool]
+        self,
+        state_dir: str,
+        loop: Loop,
+        channel: Channel,
+        starter: Starter,
+        token: Callable[[], str],
+        lives: Callable[[AttemptId], bool],
     ) -> None:
         self._state_dir = state_dir
         self._loop = loop
@@ -176,9 +182,9 @@ class LogServer:
 
     def _posted(self, answer: _Answer, outcome: Outcome) -> None:
         """Whoever waits for it asks again if it did not arrive."""
-        if not isinstance(outcome, Reply) or outcome.status >= 500:
-            if answer.id in self._answered:
-                self._answered.remove(answer.id)
+        arrived = isinstance(outcome, Reply) and outcome.status < 500
+        if not arrived and answer.id in self._answered:
+            self._answered.remove(answer.id)
         self._post()
 
 

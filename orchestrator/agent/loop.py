@@ -57,14 +57,14 @@ class Loop:
         self._running = False
 
     def run(self, each_round: Callable[[], None]) -> None:
-        """Until `stop`: wait, call what is ready and due, then `each_round`."""
+        """Until `stop`: `each_round`, then wait and call what is ready and due."""
         while self._running:
+            each_round()
             for fd, events in self._epoll.poll(self._pause()):
                 ready = self._ready.get(fd)
                 if ready is not None:
                     ready(events)
             self._fire()
-            each_round()
 
     def _pause(self) -> float:
         due = min((at for at, _ in self._timers.values()), default=None)

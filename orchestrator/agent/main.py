@@ -25,7 +25,7 @@ def run(config_path: str) -> int:
         config = load(config_path)
         lock = _take_folder(config)
     except ConfigError as error:
-        print(f"gangline agent: {error}", file=sys.stderr)
+        sys.stderr.write(f"gangline agent: {error}\n")
         return 2
     log.set_level(config.log_level)
     starter = Starter()
@@ -34,7 +34,7 @@ def run(config_path: str) -> int:
     try:
         Daemon(config, starter).run()
     except (JournalError, OSError) as error:
-        print(f"gangline agent: {error}", file=sys.stderr)
+        sys.stderr.write(f"gangline agent: {error}\n")
         return 1
     finally:
         os.close(lock)

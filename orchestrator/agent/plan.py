@@ -197,7 +197,9 @@ def _rank_plan(attempt: AttemptId, launch: Launch, context: NodeContext, local: 
         env |= _torchrun_env(attempt, launch, nodes=_world(launch), node_rank=rank, processes=1)
     else:
         processes = _part(launch).tasks if _part(launch).tasks > 1 else max(1, len(launch.slots))
-        env |= _torchrun_env(attempt, launch, nodes=len(launch.parts), node_rank=launch.index, processes=processes)
+        env |= _torchrun_env(
+            attempt, launch, nodes=len(launch.parts), node_rank=launch.index, processes=processes
+        )
     if launch.job.compat == "slurm" or launch.job.launch is LaunchKind.BATCH:
         env |= slurm_env.of_rank(rank, local)
     return RankPlan(rank, output_path(attempt, launch, context.node, directory, rank), env)
@@ -247,7 +249,9 @@ def _share_of_gpus(launch: Launch, context: NodeContext, local: int) -> dict[str
     return {"GANGLINE_RANK_GPUS": ",".join(str(local * each + k) for k in range(each))}
 
 
-def _torchrun_env(attempt: AttemptId, launch: Launch, nodes: int, node_rank: int, processes: int) -> dict[str, str]:
+def _torchrun_env(
+    attempt: AttemptId, launch: Launch, nodes: int, node_rank: int, processes: int
+) -> dict[str, str]:
     """torchrun reads each of its options from PET_<OPTION>. The static rendezvous keeps the gang's own order of
     nodes; a torchrun that fails is not restarted in place, since the whole gang ends on the first death."""
     address = launch.master_address or "127.0.0.1"

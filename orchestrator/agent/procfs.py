@@ -97,7 +97,9 @@ def family(mark: str, traces: Traces) -> list[int]:
     young = [each for each in stats if each.start >= traces.since]
     found |= {each.pid for each in young if {each.pid, each.group, each.session} & traces.roots}
     if traces.heir > 1:  # what is younger than this process may be a new worker of the heir
-        found |= {each.pid for each in young if each.parent == traces.heir and each.start < my_start} - traces.siblings
+        found |= {
+            each.pid for each in young if each.parent == traces.heir and each.start < my_start
+        } - traces.siblings
     found.discard(me)
     size = -1
     while size != len(found):

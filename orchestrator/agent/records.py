@@ -81,7 +81,9 @@ class Memory:
 
     def settled(self) -> list[Record]:
         """Attempts that ended here, and the controller knows it."""
-        return [each for each in self.records.values() if each.final is not None and each.final_n <= self.acked]
+        return [
+            each for each in self.records.values() if each.final is not None and each.final_n <= self.acked
+        ]
 
     def drop(self, attempts: Iterable[AttemptId]) -> None:
         """Forget records that are kept elsewhere; their ids stay."""
@@ -90,7 +92,13 @@ class Memory:
 
     def entries(self, without: set[AttemptId]) -> list[Entry]:
         """The shortest journal that folds to this state, less some records."""
-        head = {"k": "head", "outbox": self.outbox, "epoch": self.epoch, "next": self.next_n, "acked": self.acked}
+        head = {
+            "k": "head",
+            "outbox": self.outbox,
+            "epoch": self.epoch,
+            "next": self.next_n,
+            "acked": self.acked,
+        }
         kept = [entry_of_record(record) for attempt, record in self.records.items() if attempt not in without]
         return [head, *kept, *({"k": "unsent", "e": event} for event in self.events.values())]
 

@@ -46,9 +46,13 @@ def _check_workdir(path: str) -> None:
     try:
         os.chdir(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise Problem("workdir-missing", f"{path}: no such folder on this node; make it, or name another workdir") from None
+        raise Problem(
+            "workdir-missing", f"{path}: no such folder on this node; make it, or name another workdir"
+        ) from None
     except OSError as error:
-        raise Problem("workdir-inaccessible", f"{path}: {error.strerror} for the job's user on this node") from None
+        raise Problem(
+            "workdir-inaccessible", f"{path}: {error.strerror} for the job's user on this node"
+        ) from None
     finally:
         os.chdir("/")
 
@@ -60,9 +64,14 @@ def _make_output_folders(plan: Plan) -> None:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            raise Problem("output-unwritable", f"{error.filename}: {error.strerror} (the job's output goes there)") from None
+            raise Problem(
+                "output-unwritable", f"{error.filename}: {error.strerror} (the job's output goes there)"
+            ) from None
         if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
-            raise Problem("output-unwritable", f"{folder}: the job's user may not write there (the job's output goes there)")
+            raise Problem(
+                "output-unwritable",
+                f"{folder}: the job's user may not write there (the job's output goes there)",
+            )
 
 
 def purge_scratch(directory: str) -> None:

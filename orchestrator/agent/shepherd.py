@@ -48,7 +48,9 @@ def run(directory: str, clock: Clock) -> None:
         shepherd.watch()
     except Problem as problem:
         undo(directory)
-        status.add({"k": "refused", "code": problem.code, "error": str(problem), "t": clock.now_us()}, durable=True)
+        status.add(
+            {"k": "refused", "code": problem.code, "error": str(problem), "t": clock.now_us()}, durable=True
+        )
     finally:
         shepherd.close()
 
@@ -87,7 +89,12 @@ class Shepherd:
         failpoint("shepherd.spawn.after")
         self.live = {rank.pid: rank for rank in self.ranks}
         pids = [rank.pid for rank in self.ranks]
-        record = {"k": "ranks", "ranks": [rank.rank for rank in self.ranks], "pids": pids, "t": self.clock.now_us()}
+        record = {
+            "k": "ranks",
+            "ranks": [rank.rank for rank in self.ranks],
+            "pids": pids,
+            "t": self.clock.now_us(),
+        }
         self.status.add(record, hurry=False)
 
     def abandon(self) -> None:
@@ -263,5 +270,3 @@ def _signal(pid: int, number: int, *, group: bool) -> None:
             os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
         pass
-
-

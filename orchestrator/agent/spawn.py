@@ -1,4 +1,4 @@
-"""Starting the ranks of a unit: one process group each, output to its file, born inside the box, with the user's rights.
+"""Starting the ranks of a unit: one process group each, born inside the box, with the user's rights.
 
 Comes in: a plan, an identity, a box. Goes out: pids and open outputs. Called by: the shepherd.
 
@@ -30,7 +30,15 @@ _COMPLAIN = 'printf "gangline: %s\\n" "$1" >&2; exit "$2"'
 # What the job names is opened with the user's rights, so that no link leads to what is not theirs.
 _OUTPUT = os.O_RDWR | os.O_CREAT | os.O_APPEND
 
-_RESET = [signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD, signal.SIGUSR1]
+_RESET = [
+    signal.SIGPIPE,
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGCHLD,
+    signal.SIGUSR1,
+]
 _RESET += [signal.SIGXFSZ]
 
 
@@ -95,7 +103,9 @@ def _spawn(argv: tuple[str, ...], env: dict[str, str], devnull: int, output: int
 
 
 def _complain(message: str, code: int, env: dict[str, str], devnull: int, output: int) -> int:
-    return _posix_spawn("/bin/sh", ("sh", "-c", _COMPLAIN, "gangline", message, str(code)), env, devnull, output)
+    return _posix_spawn(
+        "/bin/sh", ("sh", "-c", _COMPLAIN, "gangline", message, str(code)), env, devnull, output
+    )
 
 
 def _posix_spawn(path: str, argv: tuple[str, ...], env: dict[str, str], devnull: int, output: int) -> int:

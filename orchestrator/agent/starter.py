@@ -44,7 +44,9 @@ class Starter:
         self._loop = loop
         loop.watch(self._sock.fileno(), READ, self._ready)
 
-    def ask(self, do: str, directory: str, started: Started, *, fds: tuple[int, ...] = (), **more: Any) -> None:
+    def ask(
+        self, do: str, directory: str, started: Started, *, fds: tuple[int, ...] = (), **more: Any
+    ) -> None:
         """A worker that does `do` in the attempt's folder. Descriptors are passed on and closed here."""
         number = self._next_id
         self._next_id += 1

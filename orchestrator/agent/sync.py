@@ -28,6 +28,7 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 10.0  # a controller that comes back has every agent again within this
 ANSWER_SLACK_S = 20.0  # beyond what the controller was allowed to wait
 QUICK_S = 0.05  # an answer to a poll that comes sooner and says nothing new was not worth the poll
+DULL_POLLS = 3  # so many in a row are chance: the other channel may have told the same a moment before
 UNACKED_PAUSE_S = 1.0  # before events that an answer did not acknowledge are sent again
 DEFAULT_POLL_S = 60
 
@@ -146,7 +147,9 @@ class Sync:
         self._trouble.over("in contact with the controller again")
         self._failures, self._first = 0, False
         if answer.epoch < self._host.epoch():
-            self._pause(f"a controller of epoch {answer.epoch} answered, older than {self._host.epoch()}: ignored")
+            self._pause(
+                f"a controller of epoch {answer.epoch} answered, older than {self._host.epoch()}: ignored"
+            )
             return
         self.lease_s, self._poll_s = answer.lease_s, answer.poll_s
         self._host.contact(sent.at_us, answer.lease_s)
@@ -167,7 +170,8 @@ class Sync:
             self._dull_polls = 0
             return
         self._dull_polls += 1
-        self._loop.after("sync-gap", min(2.0, 0.02 * 2**self._dull_polls), _nothing)
+        if self._dull_polls > DULL_POLLS:
+            self._loop.after("sync-gap", min(1.0, 0.02 * 2 ** (self._dull_polls - DULL_POLLS)), _nothing)
 
     def _resend(self) -> None:
         if self._host.unsent():
@@ -187,7 +191,8 @@ class Sync:
         """Wait before the next try, twice as long each time; a random part keeps agents apart."""
         self._trouble.error(why)
         self._urgent = True
-        pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(self._failures, 10))
+        longest = min(LONGEST_PAUSE_S, self._host.longest_poll_s(self.lease_s))
+        pause = min(longest, FIRST_PAUSE_S * 2 ** min(self._failures, 10))
         self._failures += 1
         self._loop.after("sync-pause", pause * self._random.uniform(0.5, 1.0), _nothing)
 
@@ -207,5 +212,3 @@ def problem_text(body: bytes) -> str:
         return str(plain.get("detail") or plain.get("title") or plain)[:300]
     except (ValueError, AttributeError):
         return body[:200].decode(errors="replace")
-
-

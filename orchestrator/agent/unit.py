@@ -89,7 +89,9 @@ class Unit:
     def reread(self) -> None:
         """Read all records again: what was made of them could not be written down."""
         self.offset = 0
-        self.outcome = Outcome(self.attempt, assumed_started=self._assumed_started, known_loss=self._known_loss)
+        self.outcome = Outcome(
+            self.attempt, assumed_started=self._assumed_started, known_loss=self._known_loss
+        )
 
     def preparation(self) -> Plain | None:
         """The preparer's last record, if it came to a result."""

@@ -18,7 +18,6 @@ from orchestrator.model.clock import Clock
 from orchestrator.model.codec import CodecError, decode
 from orchestrator.model.protocol import EndOrder
 
-
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
@@ -49,7 +48,14 @@ def read_plan(directory: str) -> Plan:
 def identity_record(kind: str, clock: Clock) -> Record:
     """Who writes this file: pid and start together name one process of one boot."""
     pid = os.getpid()
-    return {"k": "worker", "do": kind, "pid": pid, "start": procfs.start_of(pid), "boot": boot_id(), "t": clock.now_us()}
+    return {
+        "k": "worker",
+        "do": kind,
+        "pid": pid,
+        "start": procfs.start_of(pid),
+        "boot": boot_id(),
+        "t": clock.now_us(),
+    }
 
 
 def warm_up() -> None:

@@ -7,6 +7,7 @@ controller. Called by: app. Reading is for everyone with a role; acting on a job
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import datetime
 from typing import Annotated
 
@@ -35,6 +36,10 @@ JobPath = Annotated[
 ]
 CancelJobBody = Annotated[wire.CancelJob, Body(default_factory=wire.CancelJob)]
 ActOnJobBody = Annotated[wire.ActOnJob, Body(default_factory=wire.ActOnJob)]
+_TIME = {"format": "date-time"}
+_RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII | re.IGNORECASE
+)
 Text = Annotated[str, Query(max_length=253)]
 
 
@@ -48,7 +53,9 @@ async def list_jobs(
     queue: Text = "",
     owner: Text = "",
     name: Text = "",
-    since: Annotated[datetime | None, Query(description="Live, or ended since (RFC 3339).")] = None,
+    since: Annotated[
+        str | None, Query(description="Live, or ended since (RFC 3339).", json_schema_extra=_TIME)
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=wire.MOST_ITEMS)] = 100,
     cursor: Annotated[str, Query(max_length=20, description="`next` of the page before.")] = "",
 ) -> Response:
@@ -168,17 +175,20 @@ def _states(text: str) -> tuple[JobState, ...]:
     return tuple(JobState(name) for name in names)
 
 
-def _since(time: datetime | None) -> int:
-    if time is None:
+def _since(text: str | None) -> int:
+    if text is None:
         return 0
-    if time.tzinfo is None:
+    try:
+        if not _RFC_3339.fullmatch(text):
+            raise ValueError
+        return max(0, wire.micros_of(datetime.fromisoformat(text.upper())))
+    except (ValueError, OverflowError):
         raise _invalid(
             "query.since",
-            "request.no-zone",
-            "the time says no zone",
-            "end it with Z, as in 2026-01-31T08:00:00Z",
-        )
-    return max(0, wire.micros_of(time))
+            "request.bad-time",
+            f"{shown(text)} is no time with a zone",
+            "write it as in 2026-01-31T08:00:00Z",
+        ) from None
 
 
 def _cursor(text: str) -> int:

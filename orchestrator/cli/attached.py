@@ -1,6 +1,6 @@
 """A job that we stay with: its waiting told, its output passed on, its end returned.
 
-Comes in: a client, a document or a job's id. Goes out: output on stdout, words on stderr, an exit code. Called by: run_cmd,
+Comes in: a client, a job's id. Goes out: output on stdout, words on stderr, an exit code. Called by: run_cmd,
 submit_cmd (`--wait`), demo_cmd.
 """
 
@@ -10,10 +10,10 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator.cli.errors import INTERRUPTED, lines
 from orchestrator.cli.job_words import ending, title
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from orchestrator.client import Client
     from orchestrator.wire.api import Explanation, Job
 
+PATIENCE_S = 120.0  # how long a controller may be away, as during its restart, until we give up staying
 LOOK_S = 2.0  # between two looks at why a job waits
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -86,10 +87,6 @@ class Attached:
         self._status = Status(quiet=quiet)
         self._job = 0
         self._asked = 0  # how often we were asked to leave
-
-    def run(self, document: Mapping[str, Any]) -> int:
-        """Submit and stay until the end; the job's exit code."""
-        return self.stay(self._client.submit(document).id)
 
     def stay(self, job_id: int) -> int:
         """Stay with a job until its end; its exit code, or 130 if it ended because we were interrupted."""

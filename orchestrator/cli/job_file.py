@@ -59,6 +59,14 @@ def document_of(asked: Asked) -> Document:
 
 def _gang(asked: Asked) -> Document:
     """`-n 16`: 16 tasks wherever they fit. `-N 2`: two nodes. Both: so many nodes with equally many tasks on each."""
+    if asked.launch == "launcher" and (asked.tasks or asked.gpus_per_task):
+        raise InputError(
+            "run.launcher-tasks",
+            "--launch launcher starts the command once per node, and -n counts tasks",
+            "give -N and --gpus-per-node; the launcher starts its own processes",
+        )
+    if asked.launch == "launcher" and not asked.nodes:
+        return {"nodes": 1, "per_node": _each(asked, asked.gpus_per_node)}
     if asked.nodes:
         per_node, odd = divmod(asked.tasks or asked.nodes, asked.nodes)
         if odd:

@@ -6,7 +6,10 @@ the command's table, demo_cmd. Every step looks first and does only what is miss
 
 from __future__ import annotations
 
+import os
+import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,7 +95,7 @@ class Bringing:
         self._tell = tell
         self._began = time.monotonic()
         state = Path(spec.controller.state) if spec.controller.state else paths.state_dir(spec.name)
-        self._site: LocalSite = LocalSite(state)
+        self._site: LocalSite = LocalSite(paths.private_folder(state))
 
     def _say(self, text: str) -> None:
         self._tell(f"{time.monotonic() - self._began:5.1f} s  {text}")
@@ -193,7 +196,7 @@ class Bringing:
         deadline = time.monotonic() + timeout_s
         while True:
             for found in client.nodes():
-                if found.name in waiting and _ready(found):
+                if found.name in waiting and _ready(found) and self._site.listening(found.name):
                     del waiting[found.name]
                     self._say(f"node {found.name}: {_describe(found)}")
             if not waiting or time.monotonic() > deadline:
@@ -213,9 +216,25 @@ class Bringing:
         self._tell(f"{len(missing)} node(s) not ready; run `gangline up` again, or see the logs below {self._site.state / 'nodes'}")
 
 
+LONGEST_SOCKET = 90  # bytes of a Unix socket's path (unix(7): 107, and the server needs some for a draft's name)
+
+
 def server_arguments(spec: ClusterSpec, state: Path) -> list[str]:
-    """How the controller of a local cluster is started: on its Unix socket, which needs no token."""
-    return ["--state", str(state), "--cluster", spec.name]
+    """How the controller of a local cluster is started. Agents and commands use its Unix socket, which needs no token."""
+    arguments = ["--state", str(state), "--cluster", spec.name]
+    if len(os.fsencode(state / "api.sock")) > LONGEST_SOCKET:
+        arguments += ["--socket", str(_short_socket(state))]
+    return arguments
+
+
+def _short_socket(state: Path) -> Path:
+    """A socket's path for a state folder whose own is too long: in a folder of ours below the temporary one."""
+    base = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    folder = paths.private_folder(Path(base) / f"gangline-{os.geteuid()}")
+    found = folder.lstat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077 or folder.is_symlink():
+        raise Unavailable("up.socket", f"{folder} is not ours alone", "choose a shorter GANGLINE_HOME")
+    return folder / f"{zlib.crc32(os.fsencode(state)):08x}.sock"
 
 
 def _context(name: str, state: Path) -> Context | None:

@@ -7,6 +7,7 @@ server_cmd. `GANGLINE_HOME` moves all of them, so that tests and demos never mee
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 ENDPOINT = "endpoint.json"  # a controller writes it into its state folder when it answers
@@ -46,9 +47,17 @@ def contexts_file() -> Path:
     return config_dir() / "contexts.json"
 
 
+def private_folder(path: Path) -> Path:
+    """Make a folder, and those missing above it, for the owner alone, as the XDG base directory specification asks."""
+    for folder in reversed([path, *path.parents]):
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+    return path
+
+
 def write_private(path: Path, text: str) -> None:
     """Replace a file at once, readable by its owner alone; folders on the way are made for the owner alone too."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -73,15 +73,17 @@ def run(
     The job gets PATH as it is here and the variables given by --env, nothing else of this environment.
     Ctrl-C asks the job to end; a second one kills it; a third one leaves it alone and returns.
     """
-    from orchestrator.cli.attached import Attached
+    from orchestrator.cli.attached import PATIENCE_S, Attached
     from orchestrator.cli.contexts import connect
     from orchestrator.cli.job_file import document_of
 
     document = document_of(_asked(command, env, workdir, gpu_model, more))
     _check(document)
     current().returns_job_code()
-    with connect(patience_s=60.0) as client:
-        return Attached(client, label=label, quiet=quiet).run(document)
+    with connect() as client:
+        made = client.submit(document)
+    with connect(patience_s=PATIENCE_S) as client:
+        return Attached(client, label=label, quiet=quiet).stay(made.id)
 
 
 def _asked(

@@ -42,12 +42,16 @@ def submit(file: str, settings: tuple[str, ...], wait: bool, key: str | None) ->
     document = read_job(file, settings)
     if wait:
         current().returns_job_code()
-    with connect(patience_s=60.0 if wait else 5.0) as client:
+    with connect() as client:
         made = client.submit(document, key)
-        record("JobCreated", made, lambda: str(made.id))
-        sys.stdout.flush()
-        if not wait:
-            return 0
-        from orchestrator.cli.attached import Attached
+    record("JobCreated", made, lambda: str(made.id))
+    sys.stdout.flush()
+    return _stay(made.id) if wait else 0
 
-        return Attached(client, output=False).stay(made.id)
+
+def _stay(job_id: int) -> int:
+    from orchestrator.cli.attached import PATIENCE_S, Attached
+    from orchestrator.cli.contexts import connect
+
+    with connect(patience_s=PATIENCE_S) as client:
+        return Attached(client, output=False).stay(job_id)

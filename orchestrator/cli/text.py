@@ -47,7 +47,7 @@ def middle(text: str, most: int) -> str:
     if width(text) <= most:
         return text
     if most < 3:
-        return text[: max(most, 0)]
+        return _take(text, most)
     tail = (most - 1) // 2
     head = most - 1 - tail
     return _take(text, head) + "…" + _take(text[::-1], tail)[::-1]

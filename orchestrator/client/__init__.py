@@ -9,7 +9,7 @@ cli, and people's own programs:
 """
 
 from orchestrator.client.client import Client, LogChunk
-from orchestrator.client.follow import Output, follow
+from orchestrator.client.follow import Output, follow, ranks_of
 from orchestrator.client.problems import InvalidInput
 
-__all__ = ["Client", "InvalidInput", "LogChunk", "Output", "follow"]
+__all__ = ["Client", "InvalidInput", "LogChunk", "Output", "follow", "ranks_of"]

@@ -50,6 +50,7 @@ class Client:
 
     `url`: `https://host:port`, `http://127.0.0.1:port`, or `unix:///path` (no token needed: the kernel tells who asks).
     `timeout_s`: for each answer. `patience_s`: how long to try again while nothing answers.
+    `transport` replaces all of these (tests).
     """
 
     def __init__(
@@ -60,8 +61,11 @@ class Client:
         ca_file: str = "",
         timeout_s: float = 30.0,
         patience_s: float = 5.0,
+        transport: Transport | None = None,
     ) -> None:
-        self._transport = Transport(url, token, ca_file=ca_file, timeout_s=timeout_s, patience_s=patience_s)
+        self._transport = transport or Transport(
+            url, token, ca_file=ca_file, timeout_s=timeout_s, patience_s=patience_s
+        )
 
     def __enter__(self) -> Client:
         return self

@@ -42,16 +42,30 @@ class Target:
 
 def parse_url(url: str) -> Target:
     """`https://host:port` or `unix:///path`; InputError for anything else, and for a secret inside it."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port_is_good = parts.port is None or parts.port > 0
+    except ValueError:
+        raise _bad_url(url) from None
     if parts.username or parts.password:
         raise InputError(
             "client.bad-url", "an address holds no user or password", "give the token by GANGLINE_TOKEN"
         )
     if parts.scheme == "unix" and not parts.netloc and parts.path.startswith("/"):
         return Target("http://gangline", unquote(parts.path))
-    if parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment:
+    if (
+        parts.scheme in ("http", "https")
+        and parts.hostname
+        and port_is_good
+        and not parts.query
+        and not parts.fragment
+    ):
         return Target(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}")
-    raise InputError(
+    raise _bad_url(url)
+
+
+def _bad_url(url: str) -> InputError:
+    return InputError(
         "client.bad-url",
         f"{url!r} is no address of a controller",
         "write https://host:port, http://127.0.0.1:port or unix:///path/to/api.sock",
@@ -83,6 +97,7 @@ class Transport:
         ca_file: str = "",
         timeout_s: float = 30.0,
         patience_s: float = 5.0,
+        pool: httpx2.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.target = parse_url(url)
@@ -95,7 +110,7 @@ class Transport:
         self._http = httpx2.Client(
             base_url=self.target.base + PREFIX,
             headers=headers,
-            transport=_pool(self.target, ca_file),
+            transport=pool or _pool(self.target, ca_file),
             trust_env=False,
         )
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.controller import commands, outcome, recover, sync
+from orchestrator.controller import acceptance, commands, outcome, recover, sync
 from orchestrator.controller.desk import Desk
 from orchestrator.controller.digest import digest_of
 from orchestrator.ledger import events
+from orchestrator.ledger.apply_jobs import KEYS_KEPT_US
 from orchestrator.ledger.records import Job, Node
 from orchestrator.model.attempt import EndCause, JobState
 from orchestrator.model.errors import Conflict, InputError, NotFound, Refused, Unavailable
@@ -33,7 +34,7 @@ def submit(desk: Desk, command: commands.Submit) -> commands.Submitted:
     """A job in, unless it can never run, its queue is full, or its key has made one before."""
     state = desk.state
     known = state.keys.get(command.key) if command.key else None
-    if known is not None:
+    if known is not None and known.t_us > desk.clock.now_us() - KEYS_KEPT_US:
         if known.digest == command.digest:
             return commands.Submitted(known.job, repeated=True)
         raise Conflict(
@@ -149,7 +150,7 @@ def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
         desk.writer.record(events.ClusterApplied(command.spec, digest), "cluster", command.by)
         desk.writer.everything_touched = True
         for node in desk.state.nodes.values():
-            sync.accept(desk, node)
+            acceptance.accept(desk, node)
 
 
 def cordon(desk: Desk, command: commands.CordonNode) -> None:

@@ -123,6 +123,8 @@ class Core:
             failpoint("controller.intent.before-commit")
             writer.commit()
             failpoint("controller.intent.after-commit")
+        else:
+            writer.stay_sure()
 
     def _handle(self, item: Item) -> Any:
         """A refusal is an answer. Anything unforeseen spoils the batch: half a command must not become facts."""

@@ -9,10 +9,11 @@ a preparation that failed is nobody's failure until it is clear whose.
 
 from __future__ import annotations
 
+from orchestrator.controller import acceptance
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.apply_jobs import first_failure
-from orchestrator.ledger.records import Attempt, Job, NodeFault
+from orchestrator.ledger.records import Attempt, Job, Node, NodeFault
 from orchestrator.model.attempt import EndCause, JobState, PartState
 from orchestrator.model.node import Mark, MarkKind
 from orchestrator.model.protocol import EndOrder
@@ -71,8 +72,16 @@ def conclude(desk: Desk, job: Job, attempt: Attempt) -> None:
     detail = (attempt.ending.detail if attempt.ending else "") or _detail(attempt, cause)
     code = _exit_code(attempt, cause)
     retry_class = RETRY_CLASS.get(cause, "")
+    moving = [node for node in _nodes_of(desk, attempt) if node.moves_to]
     desk.writer.job(job.id, events.AttemptEnded(attempt.id, cause, code, detail, retry_class))
+    desk.writer.touched_nodes.update((part.placement.node, True) for part in attempt.parts)
+    for node in moving:
+        acceptance.accept(desk, node)
     _follow(desk, job, cause, code, detail)
+
+
+def _nodes_of(desk: Desk, attempt: Attempt) -> list[Node]:
+    return [desk.state.nodes[part.placement.node] for part in attempt.parts]
 
 
 def _exit_code(attempt: Attempt, cause: EndCause) -> int:

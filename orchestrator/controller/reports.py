@@ -56,9 +56,14 @@ def catch_up(desk: Desk, node: Node, holding: Holding) -> None:
 
 
 def _start_missed(desk: Desk, job: Job, attempt: Attempt, part: Part) -> None:
+    _commit_missed(desk, job, attempt)
+    desk.writer.job(job.id, events.AttemptStarted(attempt.id, part.placement.node), _by(part))
+
+
+def _commit_missed(desk: Desk, job: Job, attempt: Attempt) -> None:
+    """It runs, so it was committed: by a ledger of which this one is an older copy."""
     if not attempt.committed_us and attempt.ending is None:
         desk.writer.job(job.id, events.AttemptCommitted(attempt.id))
-    desk.writer.job(job.id, events.AttemptStarted(attempt.id, part.placement.node), _by(part))
 
 
 def take_ended(desk: Desk, node: str, event: AgentEvent) -> None:
@@ -95,6 +100,7 @@ def _prepare_failed(desk: Desk, job: Job, attempt: Attempt, part: Part, event: A
 def _started(desk: Desk, job: Job, attempt: Attempt, part: Part, event: AgentEvent) -> None:
     if part.state in (PartState.STARTED, PartState.STUCK):
         return
+    _commit_missed(desk, job, attempt)
     body = events.AttemptStarted(attempt.id, part.placement.node, event.pids, event.n)
     desk.writer.job(job.id, body, _by(part))
 
@@ -115,6 +121,8 @@ def _stuck(desk: Desk, job: Job, attempt: Attempt, part: Part, event: AgentEvent
     if part.state is not PartState.STUCK or part.error != event.error:
         desk.writer.job(job.id, events.AttemptStuck(attempt.id, node, event.error, event.n), _by(part))
     why = f"attempt {attempt.id} can't be ended: {event.error}"
+    if any(mark.kind is MarkKind.DRAINING and mark.why == why for mark in desk.state.nodes[node].marks):
+        return
     mark = Mark(MarkKind.DRAINING, why, _by(part), desk.clock.now_us(), job.id, attempt.id)
     desk.writer.node(node, events.NodeMarked(node, mark), _by(part))
 

@@ -6,13 +6,13 @@ and a `SyncReply`. Called by: intake's table.
 
 from __future__ import annotations
 
-from orchestrator.controller import recover, reports
+from orchestrator.controller import acceptance, recover, reports
 from orchestrator.controller.commands import Sync, SyncReply
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Node
 from orchestrator.model.errors import NotFound
-from orchestrator.model.node import Contact, Mark, MarkKind
+from orchestrator.model.node import Contact
 from orchestrator.model.protocol import EventKind, SyncRequest
 
 
@@ -51,36 +51,10 @@ def _take_facts(desk: Desk, node: Node, request: SyncRequest) -> None:
             desk.acked.pop(node.name, None)
         desk.writer.node(node.name, events.NodeJoined(node.name, facts, request.outbox), f"node:{node.name}")
         desk.touch_jobs_on(node.name)
-        accept(desk, node)
+        acceptance.accept(desk, node)
     elif node.contact is not Contact.OK and facts is not None:
         desk.writer.node(node.name, events.NodeContact(node.name, Contact.OK))
         desk.touch_jobs_on(node.name)
-
-
-def accept(desk: Desk, node: Node) -> None:
-    """The first acceptance: the GPUs are there, in number and model. Others come with the roles."""
-    if node.facts is None:
-        return
-    problem = _shortfall(desk, node)
-    mark = next((mark for mark in node.marks if mark.kind is MarkKind.UNPROVED), None)
-    if not problem and mark is not None:
-        desk.writer.node(node.name, events.NodeUnmarked(node.name, MarkKind.UNPROVED, why="accepted"))
-    elif problem and (mark is None or mark.why != problem):
-        body = Mark(MarkKind.UNPROVED, problem, "controller", desk.clock.now_us())
-        desk.writer.node(node.name, events.NodeMarked(node.name, body))
-
-
-def _shortfall(desk: Desk, node: Node) -> str:
-    """What the node lacks of what its pool says; empty if nothing."""
-    pool = desk.state.pool(node.pool)
-    gpu = pool.gpu if pool is not None else None
-    if gpu is None or node.facts is None:
-        return ""
-    fitting = [device for device in node.facts.devices if device.model == gpu.model]
-    if len(fitting) >= gpu.count:
-        return ""
-    found = ", ".join(sorted({device.model for device in node.facts.devices})) or "none"
-    return f"{len(fitting)} of {gpu.count} GPUs of model {gpu.model} found (models here: {found})"
 
 
 def _check_held(desk: Desk, node: Node, request: SyncRequest) -> None:

@@ -18,12 +18,14 @@ from orchestrator.ledger.events import Event, from_stored, job_subject, node_sub
 from orchestrator.ledger.records import Job
 from orchestrator.ledger.snapshot import VERSION, from_plain, to_plain
 from orchestrator.ledger.state import State
-from orchestrator.model.clock import Clock
+from orchestrator.model.clock import SECOND, Clock
 from orchestrator.model.errors import Unavailable
 from orchestrator.store.base import HistoryRow, Snapshot, Store
 
 BY_CONTROLLER = "controller"
 BY_SCHEDULER = "scheduler"
+
+SURE_FOR_US = 2 * SECOND  # after a write: how long the ledger is taken to be still this controller's
 
 # Facts that free nothing, bring nothing and close nothing: after these alone a pass would decide as the last one did.
 CALM = (
@@ -53,14 +55,19 @@ class Writer:
         self.everything_touched = True
         self.stirred = True
         self.epoch = store.claim(clock.now_us() // 1_000_000)
-        self.state = self._load()
         self.since_snapshot = 0
+        self.state = self._load()
+        self._sure_us = clock.monotonic_us()
 
     def _load(self) -> State:
+        """The newest snapshot and the events after it. They count towards the next one: a controller that is killed
+        again and again must not find ever more of them."""
         snapshot = self._store.load_snapshot()
         state = from_plain(snapshot.body) if snapshot is not None else State()
-        for stored in self._store.tail(state.seq):
+        begun = state.seq
+        for stored in self._store.tail(begun):
             apply(state, from_stored(stored))
+        self.since_snapshot = state.seq - begun
         return state
 
     @property
@@ -134,6 +141,14 @@ class Writer:
             self.reload()
             raise
         self.since_snapshot += len(stored)
+        self._sure_us = self._clock.monotonic_us()
+
+    def stay_sure(self) -> None:
+        """Fenced if a newer controller has taken the ledger. A write tells by itself; one that has nothing to write
+        for a while has to ask, since agents wait at it for news that the newer one has."""
+        if self._clock.monotonic_us() - self._sure_us >= SURE_FOR_US:
+            self._store.append(())
+            self._sure_us = self._clock.monotonic_us()
 
     def reload(self) -> None:
         """Forget what is pending and read State anew."""

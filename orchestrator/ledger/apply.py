@@ -29,9 +29,12 @@ def apply(state: State, event: Event) -> None:
     if event.seq != state.seq + 1:
         raise LedgerError(f"event {event.seq} follows event {state.seq}: the ledger has a gap")
     try:
+        if event.t_us < state.t_us or event.epoch < state.epoch:
+            raise ValueError("it is older than the event before it")
         HANDLERS[type(event.body)](state, event, event.body)
     except (ValueError, KeyError) as error:
-        raise LedgerError(f"event {event.seq} ({event.type}, {event.subject}): {error}") from error
+        problem = f"nothing is known of {error}" if isinstance(error, KeyError) else str(error)
+        raise LedgerError(f"event {event.seq} ({event.type}, {event.subject}): {problem}") from error
     state.seq, state.t_us, state.epoch = event.seq, event.t_us, event.epoch
 
 
@@ -40,16 +43,20 @@ def _controller_started(state: State, event: Event, body: events.ControllerStart
 
 
 def _restored(state: State, event: Event, body: events.LedgerRestored) -> None:
+    state.forgotten_from = state.forgotten_from if state.recovering else state.next_job
     state.recovering = True
-    state.forgotten_from = state.next_job
     state.next_job = max(state.next_job, body.next_job)
 
 
 def _recovered(state: State, event: Event, body: events.LedgerRecovered) -> None:
+    if not state.recovering:
+        raise ValueError("it is not a restored ledger")
     state.recovering, state.forgotten_from = False, 0
 
 
 def _token_created(state: State, event: Event, body: events.TokenCreated) -> None:
+    if body.id in state.tokens:
+        raise ValueError(f"token {body.id} exists already")
     state.tokens[body.id] = Token(body.id, body.sha256, body.role, body.name, event.t_us, body.expires_us)
 
 

@@ -8,6 +8,7 @@ Each handler checks what the event presupposes and raises ValueError or KeyError
 from __future__ import annotations
 
 from orchestrator.ledger import events
+from orchestrator.ledger.apply_nodes import settle
 from orchestrator.ledger.events import Event
 from orchestrator.ledger.records import (
     PAST_KEPT,
@@ -22,6 +23,7 @@ from orchestrator.ledger.records import (
 )
 from orchestrator.ledger.state import State, amounts, attempt_placements
 from orchestrator.model.attempt import (
+    ENDED_STATES,
     AttemptState,
     AttemptSummary,
     JobState,
@@ -86,6 +88,7 @@ def held(state: State, event: Event, body: events.JobHeld) -> None:
     """It waits no longer, or not again after its attempt."""
     job = state.jobs[body.job]
     _require(job.attempt is None, f"job {job.id} has a live attempt")
+    _require(job.state is not JobState.HELD, f"job {job.id} is held already")
     if job.state is JobState.WAITING:
         state.dequeue(job)
     job.state = JobState.HELD
@@ -107,13 +110,17 @@ def _wait(state: State, job: Job, t_us: int) -> None:
 
 def cancel_requested(state: State, event: Event, body: events.JobCancelRequested) -> None:
     """Its end is wanted: no attempt follows the present one."""
-    state.jobs[body.job].cancel_why = body.why
+    job = state.jobs[body.job]
+    _require(job.cancel_why is None, f"the end of job {job.id} is wanted already")
+    job.cancel_why = body.why
 
 
 def requeued(state: State, event: Event, body: events.JobRequeued) -> None:
     """After an attempt it waits again, in its old place."""
     job = state.jobs[body.job]
-    _require(job.attempt is None and job.state is not JobState.WAITING, f"job {job.id} can't wait twice")
+    _require(
+        job.attempt is None and job.state is JobState.ENDING, f"job {job.id} has had no attempt just now"
+    )
     job.why = body.why
     _wait(state, job, event.t_us)
 
@@ -122,6 +129,7 @@ def ended(state: State, event: Event, body: events.JobEnded) -> None:
     """It leaves the state; the controller keeps its record in the history."""
     job = state.jobs[body.job]
     _require(job.attempt is None, f"job {job.id} has a live attempt")
+    _require(body.state in ENDED_STATES, f"{body.state} is not the end of a job")
     if job.state is JobState.WAITING:
         state.dequeue(job)
     job.state, job.exit_code, job.why, job.ended_us = body.state, body.exit_code, body.why, event.t_us
@@ -148,14 +156,15 @@ def allocated(state: State, event: Event, body: events.AttemptAllocated) -> None
         master_port=body.master_port,
         time_limit_s=body.time_limit_s,
     )
-    state.hold_attempt(job, job.attempt)
+    state.hold_attempt(job, job.attempt, runs=False)
 
 
 def prepared(state: State, event: Event, body: events.AttemptPrepared) -> None:
     """One more node is ready."""
     _, attempt, part = _live_part(state, body.attempt, body.node, body.n)
+    _require(part.state is PartState.WAITING, f"attempt {attempt.id} is {part.state} on {body.node} already")
     part.state = PartState.PREPARED
-    if attempt.ending is None:
+    if attempt.ending is None and not attempt.committed_us:
         ready = all(part.state is PartState.PREPARED for part in attempt.parts)
         attempt.state = AttemptState.PREPARED if ready else AttemptState.PREPARING
 
@@ -178,6 +187,11 @@ def committed(state: State, event: Event, body: events.AttemptCommitted) -> None
 def started(state: State, event: Event, body: events.AttemptStarted) -> None:
     """One node's ranks have pids; the attempt runs when all nodes' do."""
     job, attempt, part = _live_part(state, body.attempt, body.node, body.n)
+    _require(bool(attempt.committed_us or attempt.ending), f"attempt {attempt.id} was never committed")
+    _require(
+        part.state in (PartState.WAITING, PartState.PREPARED),
+        f"attempt {attempt.id} is {part.state} on {body.node} already",
+    )
     part.state, part.started, part.pids, part.started_us = PartState.STARTED, True, body.pids, event.t_us
     attempt.started_us = attempt.started_us or event.t_us
     if attempt.ending is None and all(part.state is PartState.STARTED for part in attempt.parts):
@@ -189,7 +203,8 @@ def started(state: State, event: Event, body: events.AttemptStarted) -> None:
 
 def rank_failed(state: State, event: Event, body: events.AttemptRankFailed) -> None:
     """The first failure on one node."""
-    _, _, part = _live_part(state, body.attempt, body.node, body.n)
+    _, attempt, part = _live_part(state, body.attempt, body.node, body.n)
+    _require(part.failure is None, f"attempt {attempt.id} has a first failure on {body.node} already")
     part.failure = RankFailure(body.node, body.result, body.tail)
 
 
@@ -235,7 +250,7 @@ def attempt_ended(state: State, event: Event, body: events.AttemptEnded) -> None
     placements = attempt_placements(attempt)
     state.limits.release(state.scope(job), amounts(state, placements))
     if attempt.master_port:
-        del state.ports[attempt.master_address][attempt.master_port]
+        state.free_port(attempt.master_address, attempt.master_port)
     summary = AttemptSummary(
         number=attempt.id.number,
         cause=body.cause,
@@ -251,6 +266,8 @@ def attempt_ended(state: State, event: Event, body: events.AttemptEnded) -> None
     if body.retry_class:
         job.failures[body.retry_class] = job.failures.get(body.retry_class, 0) + 1
     job.attempt, job.state = None, JobState.ENDING
+    for placement in placements:
+        settle(state, placement.node)
 
 
 def first_failure(attempt: Attempt) -> RankFailure | None:
@@ -264,11 +281,11 @@ def first_failure(attempt: Attempt) -> RankFailure | None:
 
 def orphaned(state: State, event: Event, body: events.AttemptOrphaned) -> None:
     """A node holds what the ledger does not know; its last word on it counts."""
-    attempt = body.holding.attempt
+    attempt, node = body.holding.attempt, state.nodes[body.node]
     state.orphans = [
-        orphan for orphan in state.orphans if (orphan.attempt, orphan.node) != (attempt, body.node)
+        orphan for orphan in state.orphans if (orphan.attempt, orphan.node) != (attempt, node.name)
     ]
-    state.orphans.append(Orphan(attempt, body.node, body.holding, event.t_us))
+    state.orphans.append(Orphan(attempt, node.name, body.holding, event.t_us))
 
 
 def recovered(state: State, event: Event, body: events.AttemptRecovered) -> None:
@@ -287,7 +304,7 @@ def recovered(state: State, event: Event, body: events.AttemptRecovered) -> None
             state.dequeue(job)
     job.hold, job.attempts, job.state = None, attempt_id.number, JobState.RUNNING
     job.attempt = _recovered_attempt(event, body)
-    state.hold_attempt(job, job.attempt)
+    state.hold_attempt(job, job.attempt, runs=True)
     state.orphans = [orphan for orphan in state.orphans if orphan.attempt != attempt_id]
 
 

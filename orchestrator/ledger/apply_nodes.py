@@ -18,14 +18,28 @@ def cluster_applied(state: State, event: Event, body: events.ClusterApplied) -> 
     state.cluster, state.digest = body.spec, body.digest
     wanted: dict[str, Pool] = {name: pool for pool in body.spec.pools for name in pool.nodes}
     for node in list(state.nodes.values()):
-        node.wanted = node.name in wanted
+        node.wanted, node.moves_to = node.name in wanted, ""
         if not node.wanted and not _busy(state, node.name):
             del state.nodes[node.name]
     for name, pool in wanted.items():
         node = state.nodes.setdefault(name, Node(name, pool.name))
         if not _busy(state, name):
             node.pool = pool.name
+        elif node.pool != pool.name:
+            node.moves_to = pool.name
         node.address = address_of(body.spec, pool, name)
+    state.rebuild()
+
+
+def settle(state: State, name: str) -> None:
+    """After work on it is over: a node that was taken out of the cluster goes, one that was moved arrives."""
+    node = state.nodes.get(name)
+    if node is None or (node.wanted and not node.moves_to) or _busy(state, name):
+        return
+    if node.wanted:
+        node.pool, node.moves_to = node.moves_to, ""
+    else:
+        del state.nodes[name]
     state.rebuild()
 
 

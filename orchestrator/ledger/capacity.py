@@ -22,7 +22,8 @@ class NodeCapacity:
     order: int
     model: str
     total: int = 0  # mask of all its devices
-    free: int = 0  # mask of the devices that nobody holds
+    taken: int = 0  # mask of the devices that somebody holds, also of those that the node does not report now
+    free: int = 0  # mask of its devices that nobody holds
     cores: int = 0
     memory: int = 0
     free_cores: int = 0
@@ -91,11 +92,10 @@ class Capacity:
         node = self.nodes[name]
         was_open = node.open
         self.set_open(name, False)
-        taken = node.total & ~node.free
         node.free_cores += cores - node.cores
         node.free_memory += memory - node.memory
         node.total, node.cores, node.memory = total, cores, memory
-        node.free = total & ~taken
+        node.free = total & ~node.taken
         self.set_open(name, was_open)
 
     def take(self, name: str, mask: int, cores: int, memory: int) -> None:
@@ -103,20 +103,28 @@ class Capacity:
         node = self.nodes[name]
         if mask & ~node.free:
             raise ValueError(f"node {name}: devices {mask & ~node.free:#b} are not free")
-        self._change(node, node.free & ~mask)
+        self.hold(name, mask, cores, memory)
+
+    def hold(self, name: str, mask: int, cores: int, memory: int) -> None:
+        """Take for work that runs already, also devices that the node does not report; ValueError if one is held."""
+        node = self.nodes[name]
+        if mask & node.taken:
+            raise ValueError(f"node {name}: devices {mask & node.taken:#b} are held already")
+        self._change(node, node.taken | mask)
         node.free_cores -= cores
         node.free_memory -= memory
 
     def release(self, name: str, mask: int, cores: int, memory: int) -> None:
-        """Give back; ValueError if one of the devices was free already. Devices that are gone stay gone."""
+        """Give back; ValueError if nobody held one of the devices. Devices that are gone stay gone."""
         node = self.nodes[name]
-        if mask & node.free:
-            raise ValueError(f"node {name}: devices {mask & node.free:#b} were free already")
-        self._change(node, node.free | (mask & node.total))
+        if mask & ~node.taken:
+            raise ValueError(f"node {name}: devices {mask & ~node.taken:#b} were not held")
+        self._change(node, node.taken & ~mask)
         node.free_cores += cores
         node.free_memory += memory
 
-    def _change(self, node: NodeCapacity, free: int) -> None:
+    def _change(self, node: NodeCapacity, taken: int) -> None:
+        node.taken, free = taken, node.total & ~taken
         if not node.open or free == node.free:
             node.free = free
             return

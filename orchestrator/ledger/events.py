@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from orchestrator.model.attempt import EndCause, JobState, Placement, RankResult
 from orchestrator.model.cluster import ClusterSpec
-from orchestrator.model.codec import decode, encode
+from orchestrator.model.codec import CodecError, decode, encode
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, Owner
 from orchestrator.model.node import Contact, Mark, MarkKind, NodeFacts
@@ -92,9 +92,11 @@ def from_stored(stored: StoredEvent) -> Event:
     body = stored.body
     for v in range(stored.v, TYPE_OF[cls][1]):
         body = UPCASTERS[(stored.type, v)](body)
-    return Event(
-        stored.seq, stored.t_us, stored.epoch, stored.batch, stored.subject, stored.by, decode(cls, body)
-    )
+    try:
+        decoded = decode(cls, body)
+    except CodecError as error:
+        raise ValueError(f"event {stored.seq} ({stored.type}): {error}") from error
+    return Event(stored.seq, stored.t_us, stored.epoch, stored.batch, stored.subject, stored.by, decoded)
 
 
 def job_subject(job: int) -> str:

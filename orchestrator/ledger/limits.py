@@ -81,10 +81,16 @@ class LimitTree:
                 used[dimension] = used.get(dimension, 0) + amount
 
     def release(self, name: str, amounts: Amounts) -> None:
-        """Give back what was taken; ValueError if that much was never taken."""
-        for scope in self.path(name):
+        """Give back what was taken; ValueError, and nothing changed, if that much was never taken."""
+        path = self.path(name)
+        for scope in path:
             for dimension, amount in amounts:
                 left = scope.used.get(dimension, 0) - amount
                 if left < 0:
                     raise ValueError(f"limit {scope.name}: {dimension} would fall to {left}")
-                scope.used[dimension] = left
+        for scope in path:
+            used = scope.used
+            for dimension, amount in amounts:
+                used[dimension] = used.get(dimension, 0) - amount
+                if not used[dimension]:
+                    del used[dimension]

@@ -139,12 +139,14 @@ class Node:
     marks: list[Mark] = field(default_factory=list)
     address: str = ""
     wanted: bool = True  # in the spec; a node taken out of it keeps its work and gets no more
+    moves_to: str = ""  # the pool that it belongs to once its present work is over
     holders: dict[int, AttemptId] = field(default_factory=dict)  # slot -> attempt
 
     @property
     def open(self) -> bool:
         """Whether it may be given work."""
-        return self.wanted and self.contact is Contact.OK and not self.marks and self.facts is not None
+        stays = self.wanted and not self.moves_to
+        return stays and self.contact is Contact.OK and not self.marks and self.facts is not None
 
 
 @dataclass(slots=True)

@@ -82,7 +82,8 @@ class State:
     # indexes
     capacity: Capacity = field(default_factory=Capacity)
     limits: LimitTree = field(default_factory=LimitTree)
-    ports: dict[str, dict[int, bool]] = field(default_factory=dict)  # address -> rendezvous ports in use
+    # address -> rendezvous ports in use, with how many use it: an attempt taken back may share one with a lost one
+    ports: dict[str, dict[int, int]] = field(default_factory=dict)
     classes: dict[ClassKey, JobClass] = field(default_factory=dict)
 
     def rebuild(self) -> None:
@@ -95,7 +96,7 @@ class State:
         for job in self.jobs.values():
             self.open_scope(job)
             if job.attempt is not None:
-                self.hold_attempt(job, job.attempt)
+                self.hold_attempt(job, job.attempt, runs=True)
             if job.state is JobState.WAITING:
                 self.enqueue(job)
 
@@ -165,18 +166,20 @@ class State:
 
     # --- attempts -------------------------------------------------------------------------------------------
 
-    def hold_attempt(self, job: Job, attempt: Attempt) -> None:
-        """Take what an attempt holds: the devices of parts that have not ended, its limits, its port."""
+    def hold_attempt(self, job: Job, attempt: Attempt, *, runs: bool) -> None:
+        """Take what an attempt holds: the devices of parts that have not ended, its limits, its port. One that `runs`
+        keeps devices that its node does not report any more."""
         for part in attempt.parts:
             if part.state is not PartState.ENDED:
-                self.take_part(attempt, part.placement)
+                self.take_part(attempt, part.placement, runs=runs)
         self.limits.take(self.scope(job), amounts(self, attempt_placements(attempt)))
         if attempt.master_port:
-            self.ports.setdefault(attempt.master_address, {})[attempt.master_port] = True
+            self.take_port(attempt.master_address, attempt.master_port)
 
-    def take_part(self, attempt: Attempt, placement: Placement) -> None:
+    def take_part(self, attempt: Attempt, placement: Placement, *, runs: bool) -> None:
         """Take one node's share; ValueError if a device has a holder."""
-        self.capacity.take(placement.node, mask_of(placement.slots), placement.cores, placement.memory)
+        take = self.capacity.hold if runs else self.capacity.take
+        take(placement.node, mask_of(placement.slots), placement.cores, placement.memory)
         holders = self.nodes[placement.node].holders
         for slot in placement.slots:
             holders[slot] = attempt.id
@@ -187,6 +190,20 @@ class State:
         holders = self.nodes[placement.node].holders
         for slot in placement.slots:
             del holders[slot]
+
+    def take_port(self, address: str, port: int) -> None:
+        """One more attempt has its rendezvous there."""
+        used = self.ports.setdefault(address, {})
+        used[port] = used.get(port, 0) + 1
+
+    def free_port(self, address: str, port: int) -> None:
+        """One attempt less has its rendezvous there; KeyError if none had."""
+        used = self.ports[address]
+        used[port] -= 1
+        if not used[port]:
+            del used[port]
+        if not used:
+            del self.ports[address]
 
 
 def attempt_placements(attempt: Attempt) -> tuple[Placement, ...]:

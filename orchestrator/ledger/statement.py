@@ -34,11 +34,15 @@ class Statement:
     def take(
         self, scope: str, placements: tuple[Placement, ...], amounts: Amounts, address: str, port: int
     ) -> None:
-        """Take a gang's devices, cores, memory, limits and rendezvous port (0: none)."""
+        """Take a gang's devices, cores, memory, limits and rendezvous port (0: none); on an error, nothing."""
         self._put(placements)
-        self._state.limits.take(scope, amounts)
+        try:
+            self._state.limits.take(scope, amounts)
+        except KeyError:
+            self._give_back(placements)
+            raise
         if port:
-            self._state.ports.setdefault(address, {})[port] = True
+            self._state.take_port(address, port)
         self._log.append(("take", scope, placements, amounts, address, port))
 
     def rollback(self, to: int) -> None:
@@ -46,12 +50,19 @@ class Statement:
         state = self._state
         while len(self._log) > to:
             _, scope, placements, amounts, address, port = self._log.pop()
-            for part in placements:
-                state.capacity.release(part.node, mask_of(part.slots), part.cores, part.memory)
+            self._give_back(placements)
             state.limits.release(scope, amounts)
             if port:
-                del state.ports[address][port]
+                state.free_port(address, port)
 
     def _put(self, placements: tuple[Placement, ...]) -> None:
+        for at, part in enumerate(placements):
+            try:
+                self._state.capacity.take(part.node, mask_of(part.slots), part.cores, part.memory)
+            except (KeyError, ValueError):
+                self._give_back(placements[:at])
+                raise
+
+    def _give_back(self, placements: tuple[Placement, ...]) -> None:
         for part in placements:
-            self._state.capacity.take(part.node, mask_of(part.slots), part.cores, part.memory)
+            self._state.capacity.release(part.node, mask_of(part.slots), part.cores, part.memory)

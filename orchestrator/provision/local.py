@@ -134,6 +134,14 @@ class LocalSite:
         names = [name for name in self._daemons.names() if name.startswith(_AGENT)]
         return {name.removeprefix(_AGENT): self._daemons.get(name) for name in names}
 
+    def listening(self, node: str) -> bool:
+        """Whether the node's agent is at work: it alone reads the pipe `notices` in its folder (agent/layout.py)."""
+        try:
+            os.close(os.open(self.home(node) / "state" / "notices", os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:  # ENXIO: nobody reads it; ENOENT: nobody ever has
+            return False
+        return True
+
     def joined(self, node: str) -> bool:
         """Whether the node has a token of its own."""
         return (self.home(node) / "state" / "token").exists()

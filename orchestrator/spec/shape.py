@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import types
+from functools import cache
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from orchestrator.spec.tree import Node
@@ -18,8 +19,9 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _TYPES = {"string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 
+@cache
 def fields_of(model: type[Strict]) -> dict[str, Any]:
-    """The fields of a document by the name they have in a file: annotation and its markers."""
+    """The fields of a document by the name they have in a file: annotation and its markers. Not to be changed."""
     return {
         info.alias or name: Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
         for name, info in model.model_fields.items()

@@ -125,8 +125,8 @@ class Writer:
 
     def _make_durable(self) -> None:
         """What recovery found in the WAL may have missed its fsync: copy it into the ledger's file, which has one."""
-        busy, *_ = self.read("PRAGMA wal_checkpoint(TRUNCATE)")[0]
-        if busy:
+        busy, in_log, copied = self.read("PRAGMA wal_checkpoint(FULL)")[0]
+        if busy or copied < in_log:
             raise Unavailable("ledger.locked", "readers keep the write-ahead log from being copied")
 
 

@@ -105,7 +105,9 @@ class FakeController:
             while not (found := ready()):
                 left = end - time.monotonic()
                 if left <= 0:
-                    raise AssertionError(f"not within {deadline_s} s: {what}; the last events: {self.events[-8:]}")
+                    raise AssertionError(
+                        f"not within {deadline_s} s: {what}; the last events: {self.events[-8:]}"
+                    )
                 self._changed.wait(left)
             return found
 
@@ -121,6 +123,8 @@ class FakeController:
 
     def close(self) -> None:
         """Stop serving: connections break, and new ones are refused."""
+        if self._loop.is_closed():
+            return
         asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(DEADLINE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(DEADLINE_S)
@@ -134,7 +138,9 @@ class FakeController:
 
     def _serve(self, started: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
-        self._server = self._loop.run_until_complete(asyncio.start_server(self._client, "127.0.0.1", self._port))
+        self._server = self._loop.run_until_complete(
+            asyncio.start_server(self._client, "127.0.0.1", self._port)
+        )
         self._port = self._server.sockets[0].getsockname()[1]
         started.set()
         self._loop.run_forever()
@@ -155,9 +161,11 @@ class FakeController:
                 head = await reader.readuntil(b"\r\n\r\n")
                 lines = head.decode().split("\r\n")
                 target = lines[0].split(" ")[1]
-                fields = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
+                fields = {
+                    name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])
+                }
                 body = await reader.readexactly(int(fields.get("content-length", 0)))
-                status, answer = await self._route(target, body, fields.get("authorization", ""))
+                status, answer = await self._route(target, body, fields.get("authorization", ""), reader)
                 data = json.dumps(answer).encode()
                 writer.write(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, len(data)) + data)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
@@ -166,7 +174,9 @@ class FakeController:
             self._writers.discard(writer)
             writer.close()
 
-    async def _route(self, target: str, body: bytes, bearer: str) -> tuple[int, Any]:
+    async def _route(
+        self, target: str, body: bytes, bearer: str, reader: asyncio.StreamReader
+    ) -> tuple[int, Any]:
         parts = urlsplit(target)
         if parts.path == "/api/v1/agent/join":
             if bearer != f"Bearer {JOIN_TOKEN}":
@@ -175,7 +185,7 @@ class FakeController:
         if bearer != "Bearer node-token":
             return 401, {"detail": "no such token"}
         if parts.path == "/api/v1/agent/sync":
-            return 200, await self._sync(json.loads(body))
+            return 200, await self._sync(json.loads(body), reader)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         with self._changed:
             read_id = parts.path.rsplit("/", 1)[1]
@@ -184,7 +194,7 @@ class FakeController:
             self._changed.notify_all()
         return 204, ""
 
-    async def _sync(self, plain: dict[str, Any]) -> Any:
+    async def _sync(self, plain: dict[str, Any], reader: asyncio.StreamReader) -> Any:
         node = plain["node"]
         self._take(node, plain)
         if not plain.get("events") and not plain.get("facts"):
@@ -195,6 +205,8 @@ class FakeController:
                     await asyncio.wait_for(self._wake.wait(), end - self._loop.time())
                 except TimeoutError:
                     break
+        if reader.at_eof():
+            raise ConnectionError("the agent that asked is gone: it is told nothing")
         with self._changed:
             return self._answer(node, plain["outbox"])
 
@@ -202,6 +214,8 @@ class FakeController:
         with self._changed:
             if self.keep_requests:
                 self.requests.append(plain)
+            self._want_facts = self._want_facts and "facts" not in plain
+            self._want_inventory = self._want_inventory and "inventory" not in plain
             self._held[node] = {AttemptId(*each) for each in plain.get("held", ())}
             outbox = plain["outbox"]
             for each in plain.get("events", ()):
@@ -218,7 +232,13 @@ class FakeController:
     def _answer(self, node: str, outbox: str) -> Any:
         held = self._held.get(node, set())
         wishes = [
-            Desired(wish.attempt, wish.phase, wish.started, None if wish.attempt in held else wish.launch, wish.end)
+            Desired(
+                wish.attempt,
+                wish.phase,
+                wish.started,
+                None if wish.attempt in held else wish.launch,
+                wish.end,
+            )
             for wish in self._wishes.get(node, {}).values()
         ]
         self._told[node] = self._version
@@ -232,5 +252,4 @@ class FakeController:
             want_inventory=self._want_inventory,
             reads=tuple(self._reads.values()),
         )
-        self._want_facts = self._want_inventory = False
         return encode(answer)

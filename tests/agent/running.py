@@ -25,7 +25,9 @@ from tests.agent.fake_controller import JOIN_TOKEN, FakeController
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 20.0
-PYCACHE = os.path.join(tempfile.gettempdir(), f"gangline-tests-pycache-{os.getuid()}")  # an installed agent has its own
+PYCACHE = os.path.join(
+    tempfile.gettempdir(), f"gangline-tests-pycache-{os.getuid()}"
+)  # an installed agent has its own
 
 
 def me() -> Owner:
@@ -33,7 +35,9 @@ def me() -> Owner:
     return Owner(getpass.getuser(), os.getuid(), os.getgid())
 
 
-def launch_of(*command: str, tasks: int = 1, kind: LaunchKind = LaunchKind.RANKS, node: str = "n1", **more: Any) -> Launch:
+def launch_of(
+    *command: str, tasks: int = 1, kind: LaunchKind = LaunchKind.RANKS, node: str = "n1", **more: Any
+) -> Launch:
     """A launch of one node. `more`: fields of the job, or `slots`, `owner`, `parts`, `index`."""
     outer = {name: more.pop(name) for name in ("slots", "parts", "index", "owner") if name in more}
     job = JobSpec("test", Request(tasks=tasks), command, launch=kind, **more)
@@ -141,7 +145,11 @@ class RunningAgent:
             self.kill()
         place = layout.place_of(self.node, self.state_dir)
         for each in procfs.all_stats():
-            mine = any(line.endswith(f"@{place}".encode()) for line in procfs.environment(each.pid) if line.startswith(b"GANGLINE_UNIT="))
+            mine = any(
+                line.endswith(f"@{place}".encode())
+                for line in procfs.environment(each.pid)
+                if line.startswith(b"GANGLINE_UNIT=")
+            )
             if mine:
                 _kill(each.pid)
         for record in self._workers():

@@ -29,7 +29,9 @@ def controller() -> Iterator[FakeController]:
 
 
 @pytest.fixture(params=SUPERVISORS)
-def agent(request: pytest.FixtureRequest, tmp_path: Path, controller: FakeController) -> Iterator[RunningAgent]:
+def agent(
+    request: pytest.FixtureRequest, tmp_path: Path, controller: FakeController
+) -> Iterator[RunningAgent]:
     made = RunningAgent(tmp_path / "a", controller, supervisor=request.param, stuck_s=0.5).start()
     yield made
     made.close()
@@ -51,7 +53,9 @@ def test_true_starts_and_ends_once(agent: RunningAgent, controller: FakeControll
     assert not (agent.directory(FIRST) / "scratch").exists()
 
 
-def test_sixteen_ranks_and_the_first_failure_ends_them(agent: RunningAgent, controller: FakeController) -> None:
+def test_sixteen_ranks_and_the_first_failure_ends_them(
+    agent: RunningAgent, controller: FakeController
+) -> None:
     line = 'test "$RANK" = 11 && sleep 0.2 && echo going down && exit 7; sleep 300'
     controller.run("n1", FIRST, shell(line, tasks=16))
     pids = controller.wait_for(FIRST, EventKind.STARTED).pids
@@ -84,7 +88,9 @@ def test_stopped_rank_stops_and_is_ended_by_an_order(agent: RunningAgent, contro
     assert {result.signal for result in ended.results} == {signal.SIGTERM}
 
 
-def test_order_to_the_launcher_alone_leaves_the_rest_their_grace(agent: RunningAgent, controller: FakeController) -> None:
+def test_order_to_the_launcher_alone_leaves_the_rest_their_grace(
+    agent: RunningAgent, controller: FakeController
+) -> None:
     line = "trap 'echo saved; exit 0' USR1; touch ready; while :; do sleep 0.05; done"
     controller.run("n1", FIRST, shell(line, kind=LaunchKind.LAUNCHER))
     controller.wait_for(FIRST, EventKind.STARTED)
@@ -116,8 +122,17 @@ def test_second_order_shortens_the_grace(agent: RunningAgent, controller: FakeCo
     controller.wait_for(FIRST, EventKind.ENDED)
 
 
-@pytest.mark.parametrize("command", ["sleep 300 & exit 0", "setsid sh -c 'sleep 300 & exit 0' & wait", "env -i setsid sh -c 'sleep 300 & exit 0' & wait"])
-def test_daemon_that_left_its_group_is_found_and_ended(agent: RunningAgent, controller: FakeController, command: str) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 300 & exit 0",
+        "setsid sh -c 'sleep 300 & exit 0' & wait",
+        "env -i setsid sh -c 'sleep 300 & exit 0' & wait",
+    ],
+)
+def test_daemon_that_left_its_group_is_found_and_ended(
+    agent: RunningAgent, controller: FakeController, command: str
+) -> None:
     controller.run("n1", FIRST, shell(f"({command}) ; sleep 0.1; ps -eo pid,args | grep '[s]leep 300'"))
     ended = controller.wait_for(FIRST, EventKind.ENDED)
     daemon = int(ended.tail.split()[0])
@@ -132,13 +147,17 @@ def test_unknown_command_is_a_failure_of_the_job(agent: RunningAgent, controller
     assert ended.tail == "gangline: no-such-program: command not found\n"
 
 
-def test_file_that_cannot_be_executed_is_126(agent: RunningAgent, controller: FakeController, tmp_path: Path) -> None:
+def test_file_that_cannot_be_executed_is_126(
+    agent: RunningAgent, controller: FakeController, tmp_path: Path
+) -> None:
     (tmp_path / "data").write_text("no program")
     controller.run("n1", FIRST, launch_of(str(tmp_path / "data")))
     assert controller.wait_for(FIRST, EventKind.ENDED).results[0].code == 126
 
 
-def test_missing_workdir_is_refused_and_leaves_nothing(agent: RunningAgent, controller: FakeController) -> None:
+def test_missing_workdir_is_refused_and_leaves_nothing(
+    agent: RunningAgent, controller: FakeController
+) -> None:
     controller.run("n1", FIRST, launch_of("true", workdir="/no/such/folder"))
     failed = controller.wait_for(FIRST, EventKind.PREPARE_FAILED)
     assert failed.code == "workdir-missing"
@@ -164,10 +183,16 @@ def test_gang_prepares_before_it_runs(agent: RunningAgent, controller: FakeContr
     assert agent.records(FIRST) == [], "no worker has claimed it"
     controller.want("n1", Desired(FIRST, Phase.RUN, launch=launch))
     assert controller.wait_for(FIRST, EventKind.ENDED).results[0].ok
-    assert [event.kind for event in controller.events] == [EventKind.PREPARED, EventKind.STARTED, EventKind.ENDED]
+    assert [event.kind for event in controller.events] == [
+        EventKind.PREPARED,
+        EventKind.STARTED,
+        EventKind.ENDED,
+    ]
 
 
-def test_prepared_gang_that_is_given_up_leaves_nothing(agent: RunningAgent, controller: FakeController) -> None:
+def test_prepared_gang_that_is_given_up_leaves_nothing(
+    agent: RunningAgent, controller: FakeController
+) -> None:
     controller.want("n1", Desired(FIRST, Phase.PREPARE, launch=launch_of("true")))
     controller.wait_for(FIRST, EventKind.PREPARED)
     controller.end("n1", FIRST)
@@ -185,7 +210,9 @@ def test_end_of_what_was_never_heard_of(agent: RunningAgent, controller: FakeCon
     assert (ended.started, ended.cause) == (False, "")
 
 
-def test_what_may_have_run_here_and_left_no_trace_is_ended_by_the_node(agent: RunningAgent, controller: FakeController) -> None:
+def test_what_may_have_run_here_and_left_no_trace_is_ended_by_the_node(
+    agent: RunningAgent, controller: FakeController
+) -> None:
     controller.want("n1", Desired(FIRST, Phase.RUN, started=True, launch=launch_of("true")))
     ended = controller.wait_for(FIRST, EventKind.ENDED)
     assert (ended.started, ended.cause) == (True, "node_failed")
@@ -199,8 +226,17 @@ def test_output_of_two_nodes_worth_of_variables(tree_agent: RunningAgent, contro
     _, ended, data = controller.read(ReadRequest("r", FIRST, 3, 0, 1 << 20))
     env = dict(line.split("=", 1) for line in data.decode().splitlines())
     assert ended
-    assert (env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"], env["LOCAL_WORLD_SIZE"]) == ("3", "1", "4", "2")
-    assert (env["GANGLINE_EMULATED_GPUS"], env["GANGLINE_RANK_GPUS"], env["CUDA_VISIBLE_DEVICES"]) == ("0,1,2,3", "2,3", "")
+    assert (env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"], env["LOCAL_WORLD_SIZE"]) == (
+        "3",
+        "1",
+        "4",
+        "2",
+    )
+    assert (env["GANGLINE_EMULATED_GPUS"], env["GANGLINE_RANK_GPUS"], env["CUDA_VISIBLE_DEVICES"]) == (
+        "0,1,2,3",
+        "2,3",
+        "",
+    )
     assert "SLURM_JOB_ID" not in env
 
 
@@ -228,7 +264,9 @@ def test_job_names_its_output(tree_agent: RunningAgent, controller: FakeControll
 
 
 @pytest.mark.needs("root", "freezer")
-def test_process_that_cannot_be_killed_is_stuck_until_it_can(agent: RunningAgent, controller: FakeController) -> None:
+def test_process_that_cannot_be_killed_is_stuck_until_it_can(
+    agent: RunningAgent, controller: FakeController
+) -> None:
     group = Path(f"/sys/fs/cgroup/freezer/gangline-test-{os.getpid()}")
     controller.run("n1", FIRST, launch_of("sleep", "300"))
     pid = controller.wait_for(FIRST, EventKind.STARTED).pids[0]
@@ -241,7 +279,10 @@ def test_process_that_cannot_be_killed_is_stuck_until_it_can(agent: RunningAgent
         assert f"{pid} (sleep) state D" in stuck.error
         assert not controller.of(FIRST, EventKind.ENDED)
         (group / "freezer.state").write_text("THAWED")
-        assert controller.wait_for(FIRST, EventKind.ENDED).results[0].signal in (signal.SIGTERM, signal.SIGKILL)
+        assert controller.wait_for(FIRST, EventKind.ENDED).results[0].signal in (
+            signal.SIGTERM,
+            signal.SIGKILL,
+        )
     finally:
         (group / "freezer.state").write_text("THAWED")
         until(lambda: not alive(pid), "the process is gone")
@@ -274,7 +315,9 @@ def test_job_of_another_user_runs_with_their_rights(tmp_path: Path, controller: 
 
 
 @pytest.mark.needs("root")
-def test_output_that_leads_to_a_file_of_another_user_is_refused(tmp_path: Path, controller: FakeController) -> None:
+def test_output_that_leads_to_a_file_of_another_user_is_refused(
+    tmp_path: Path, controller: FakeController
+) -> None:
     secret = tmp_path / "secret"
     secret.write_text("not for you")
     secret.chmod(0o600)
@@ -287,7 +330,11 @@ def test_output_that_leads_to_a_file_of_another_user_is_refused(tmp_path: Path, 
     (home / "out").symlink_to(secret)
     agent = RunningAgent(tmp_path / "a", controller, run_as_self=False, min_uid=100).start()
     try:
-        controller.run("n1", FIRST, shell("echo overwritten", owner=Owner("nobody", 65534, 65534), workdir=str(home), output="out"))
+        controller.run(
+            "n1",
+            FIRST,
+            shell("echo overwritten", owner=Owner("nobody", 65534, 65534), workdir=str(home), output="out"),
+        )
         failed = controller.wait_for(FIRST, EventKind.PREPARE_FAILED)
         assert failed.code == "start-failed"
         assert secret.read_text() == "not for you"
@@ -296,7 +343,9 @@ def test_output_that_leads_to_a_file_of_another_user_is_refused(tmp_path: Path, 
 
 
 @pytest.mark.needs("root")
-def test_root_jobs_are_refused_by_an_agent_that_can_switch(tmp_path: Path, controller: FakeController) -> None:
+def test_root_jobs_are_refused_by_an_agent_that_can_switch(
+    tmp_path: Path, controller: FakeController
+) -> None:
     agent = RunningAgent(tmp_path / "a", controller, run_as_self=False).start()
     try:
         controller.run("n1", FIRST, launch_of("true"))

@@ -1,8 +1,8 @@
 """A real controller behind the real application, without a socket: requests go in by ASGI.
 
-Comes in: a cluster, who asks. Goes out: answers. Called by: tests of api and client. The controller's core runs in its own
-thread on a SQLite store in a temporary folder, the application on an event loop in another; only people's names are made
-up. Nodes are the model agents of tests/controller, whose beats go through the agents' routes.
+Comes in: a cluster, who asks. Goes out: answers. Called by: tests of api and client. The controller's core runs in its
+own thread on a SQLite store in a temporary folder, the application on an event loop in another; only people's names are
+made up. Nodes are the model agents of tests/controller, whose beats go through the agents' routes.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ class Answer:
 class Served:
     """See the module. Methods may be called from the test's thread; `run` takes coroutines to the loop's."""
 
-    def __init__(self, folder: Path, spec: ClusterSpec | None, settings: Settings = Settings(poll_s=1)) -> None:
+    def __init__(self, folder: Path, spec: ClusterSpec | None) -> None:
         self.clock = ManualClock()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="api", daemon=True)
         self._thread.start()
-        self.controller = Controller(open_store(folder / "state"), self.clock, settings)
+        self.controller = Controller(open_store(folder / "state"), self.clock, Settings(poll_s=1))
         self.run(self.controller.start())
         people = People(self.clock, look=PEOPLE.get, name=lambda uid: UIDS.get(uid, ""))
         self.hub = Hub(self.controller, self.clock, people, "1.2.3")
@@ -135,7 +135,9 @@ class Served:
         for _ in range(rounds):
             self.settle()
             for agent in self.agents.values():
-                answer = self.post("/agent/sync", encode(agent.request()), token=self.token("node", agent.name))
+                answer = self.post(
+                    "/agent/sync", encode(agent.request()), token=self.token("node", agent.name)
+                )
                 assert answer.status == 200, answer.body
                 agent.take(decode(SyncAnswer, answer.json()))
         self.settle()

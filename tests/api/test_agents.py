@@ -57,7 +57,9 @@ def test_second_join_ends_the_first_token(waiting: Served) -> None:
     second = join(waiting, "p-1", "*").json()["token"]
 
     def sync(token: str) -> int:
-        return int(waiting.post("/agent/sync", encode(SyncRequest("p-1", "o", "b", facts=FACTS)), token=token).status)
+        return int(
+            waiting.post("/agent/sync", encode(SyncRequest("p-1", "o", "b", facts=FACTS)), token=token).status
+        )
 
     assert (sync(first), sync(second)) == (401, 200)
 
@@ -66,7 +68,9 @@ def test_second_join_ends_the_first_token(waiting: Served) -> None:
     ("node", "token_for", "status", "code"),
     [("p-2", "p-1", 403, "access.other-node"), ("x-1", "*", 404, "node.not-found")],
 )
-def test_join_of_another_node_is_refused(waiting: Served, node: str, token_for: str, status: int, code: str) -> None:
+def test_join_of_another_node_is_refused(
+    waiting: Served, node: str, token_for: str, status: int, code: str
+) -> None:
     answer = join(waiting, node, token_for)
 
     assert (answer.status, answer.code) == (status, code)

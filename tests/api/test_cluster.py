@@ -43,7 +43,11 @@ def test_nodes_are_listed_by_name(served: Served) -> None:
 
 
 def test_unknown_node_is_not_found(served: Served) -> None:
-    for answer in (served.get("/nodes/x"), served.post("/nodes/x/cordon", {}), served.post("/nodes/x/uncordon", {})):
+    for answer in (
+        served.get("/nodes/x"),
+        served.post("/nodes/x/cordon", {}),
+        served.post("/nodes/x/uncordon", {}),
+    ):
         assert (answer.status, answer.code) == (404, "node.not-found")
 
 
@@ -52,7 +56,8 @@ def test_cordon_and_uncordon_show_the_node_as_it_is_then(served: Served) -> None
     opened = served.post("/nodes/p-1/uncordon").json()
 
     assert (cordoned["open"], opened["open"]) == (False, True)
-    assert [(mark["kind"], mark["why"], mark["by"]) for mark in cordoned["marks"]] == [("cordoned", "fan", "user:carol")]
+    (mark,) = cordoned["marks"]
+    assert (mark["kind"], mark["why"], mark["by"]) == ("cordoned", "fan", "user:carol")
     assert opened["marks"] == []
 
 
@@ -86,9 +91,11 @@ def test_gpus_of_closed_and_silent_nodes_are_not_ready(empty: Served) -> None:
 
 
 def test_queues_show_limits_and_what_goes_on(empty: Served) -> None:
-    limited = Queue("research", guarantee=(Share(8, pool="p"),), weight=2, limits=QueueLimits(max_gpus_per_user=16))
+    limited = Queue(
+        "research", guarantee=(Share(8, pool="p"),), weight=2, limits=QueueLimits(max_gpus_per_user=16)
+    )
     empty.apply(cluster(pool("p", nodes=2), queues=(Queue("default"), limited)))
-    whole = {"nodes": 2, "per_node": {"gpus": 8}, "queue": "research"}
+    whole: dict[str, Any] = {"nodes": 2, "per_node": {"gpus": 8}, "queue": "research"}
     empty.submit(document(**whole))
     empty.beat()
     empty.submit(document(**whole))
@@ -115,9 +122,13 @@ def test_status_counts_and_says_how_fresh_it_is(served: Served) -> None:
 
     assert (found.cluster, found.version, found.recovering, found.orphans) == ("test", "1.2.3", False, 0)
     assert (found.nodes.total, found.nodes.open, found.nodes.marked, found.nodes.silent) == (2, 1, 1, 0)
-    assert (found.gpus.total, found.gpus.free, found.gpus.allocated, found.gpus.not_ready, found.gpus.emulated) == (
-        (16, 7, 1, 8, 16)
-    )
+    assert (
+        found.gpus.total,
+        found.gpus.free,
+        found.gpus.allocated,
+        found.gpus.not_ready,
+        found.gpus.emulated,
+    ) == ((16, 7, 1, 8, 16))
     assert (found.jobs.running, found.jobs.held, found.jobs.waiting) == (1, 1, 0)
     assert found.updated_at is not None
     assert found.updated_at <= found.now
@@ -173,7 +184,9 @@ def put(served: Served, spec: ClusterSpec | dict[str, Any], **envelope: Any) -> 
 def test_cluster_faults_come_with_line_and_column(empty: Served) -> None:
     text = DOCUMENT.replace("count: 4", "cuont: 4")
 
-    answer = empty.request("PUT", f"{PREFIX}/cluster", raw=text.encode(), headers={"content-type": "application/yaml"})
+    answer = empty.request(
+        "PUT", f"{PREFIX}/cluster", raw=text.encode(), headers={"content-type": "application/yaml"}
+    )
 
     errors = {item["code"]: item for item in answer.json()["errors"]}
     assert answer.status == 422
@@ -191,7 +204,9 @@ metadata: {name: m}
 sites: [{name: hall, kind: metal, inventory: /etc/passwd}]
 pools: [{name: p, site: hall, nodes: "n[1-2]"}]
 """
-    answer = empty.request("PUT", f"{PREFIX}/cluster", raw=text.encode(), headers={"content-type": "application/yaml"})
+    answer = empty.request(
+        "PUT", f"{PREFIX}/cluster", raw=text.encode(), headers={"content-type": "application/yaml"}
+    )
 
     assert (answer.status, answer.code) == (422, "cluster.inventory")
 

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.wire import api as wire
 from tests.api.served import PREFIX, Served, document
 
-WHOLE = {"nodes": 2, "per_node": {"gpus": 8}}
+WHOLE: dict[str, Any] = {"nodes": 2, "per_node": {"gpus": 8}}
 
 
 # --- submit ---------------------------------------------------------------------------------------------------------
@@ -96,7 +96,10 @@ def test_running_job_shows_where_it_runs(served: Served) -> None:
 
     assert found.state == "running"
     assert found.attempt is not None
-    assert [(part.node, part.first_rank, part.tasks) for part in found.attempt.parts] == [("p-1", 0, 4), ("p-2", 4, 4)]
+    assert [(part.node, part.first_rank, part.tasks) for part in found.attempt.parts] == [
+        ("p-1", 0, 4),
+        ("p-2", 4, 4),
+    ]
     assert found.attempt.parts[0].slots == list(range(8))
     assert (found.nodes, found.ranks, found.gpus) == (2, 8, 16)
     assert found.node_names == ["p-1", "p-2"]
@@ -151,7 +154,9 @@ def test_wait_answers_when_the_job_ends(served: Served) -> None:
 def test_wait_with_a_revision_answers_at_the_next_change(served: Served) -> None:
     job = served.submit(document(hold=True))
     seen = served.get(f"/jobs/{job}").json()["revision"]
-    waiting = served.start(served.send("GET", f"{PREFIX}/jobs/{job}/wait", query={"timeout": 60, "seen": seen}))
+    waiting = served.start(
+        served.send("GET", f"{PREFIX}/jobs/{job}/wait", query={"timeout": 60, "seen": seen})
+    )
 
     served.post(f"/jobs/{job}/release", {})
 

@@ -38,7 +38,11 @@ def tell(served: Served, node: str, read: ReadRequest, data: bytes, size: int, e
     """The node's answer."""
     path = f"{PREFIX}/agent/reads/{read.id}?size={size}&ended={ended}"
     return served.request(
-        "POST", path, raw=data, token=served.token("node", node), headers={"content-type": "application/octet-stream"}
+        "POST",
+        path,
+        raw=data,
+        token=served.token("node", node),
+        headers={"content-type": "application/octet-stream"},
     )
 
 
@@ -86,7 +90,9 @@ def test_output_that_the_node_has_not_kept_is_not_found(served: Served) -> None:
     ("query", "code"),
     [({"rank": 8}, "logs.no-rank"), ({"attempt": 2}, "logs.no-attempt")],
 )
-def test_rank_or_attempt_that_never_was_is_not_found(served: Served, query: dict[str, int], code: str) -> None:
+def test_rank_or_attempt_that_never_was_is_not_found(
+    served: Served, query: dict[str, int], code: str
+) -> None:
     job = started(served)
 
     answer = served.get(f"/jobs/{job}/logs", query=query)
@@ -129,9 +135,12 @@ def test_output_of_others_is_for_operators(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["size=1", "ended=1", "size=x&ended=1", "size=1&ended=2", "size=-2&ended=0", "size=1&ended=1&more=1", ""]
+    "query",
+    ["size=1", "ended=1", "size=x&ended=1", "size=1&ended=2", "size=-2&ended=0", "size=1&ended=1&more=1", ""],
 )
 def test_read_answer_with_a_bad_query_is_refused(served: Served, query: str) -> None:
-    answer = served.request("POST", f"{PREFIX}/agent/reads/0?{query}", raw=b"", token=served.token("node", "p-1"))
+    answer = served.request(
+        "POST", f"{PREFIX}/agent/reads/0?{query}", raw=b"", token=served.token("node", "p-1")
+    )
 
     assert (answer.status, answer.code) == (422, "request.bad-query")

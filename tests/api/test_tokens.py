@@ -111,7 +111,9 @@ def test_who_may_make_which(served: Served, role: str, name: str, who: dict[str,
     ],
 )
 def test_bad_wish_is_refused(served: Served, body: Any) -> None:
-    answer = served.post("/tokens", raw=json.dumps(body).encode(), headers={"content-type": "application/json"})
+    answer = served.post(
+        "/tokens", raw=json.dumps(body).encode(), headers={"content-type": "application/json"}
+    )
 
     assert answer.status == 422
     assert all(item["path"].startswith("body") for item in answer.json()["errors"])

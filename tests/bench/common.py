@@ -42,7 +42,9 @@ class Options:
         given = {name[len(PREFIX) :]: text for name, text in os.environ.items() if name.startswith(PREFIX)}
         unknown = sorted(given.keys() - defaults.keys())
         if unknown:
-            _refuse(f"unknown option {unknown[0]}; known: {', '.join(f'{k}={v}' for k, v in defaults.items())}")
+            refuse(
+                f"unknown option {unknown[0]}; known: {', '.join(f'{k}={v}' for k, v in defaults.items())}"
+            )
         self._values = {name: _value(name, given.get(name), default) for name, default in defaults.items()}
 
     def count(self, name: str) -> int:
@@ -62,7 +64,7 @@ class Options:
         asked = [word for word in self.text("CASE").split(",") if word] or list(known)
         for word in asked:
             if word not in known:
-                _refuse(f"CASE={word}: known are {', '.join(known)}")
+                refuse(f"CASE={word}: known are {', '.join(known)}")
         return asked
 
 
@@ -72,13 +74,14 @@ def _value(name: str, text: str | None, default: Value) -> Value:
     try:
         value = type(default)(text)
     except ValueError:
-        _refuse(f"{name}={text}: expected a number like {default}")
+        refuse(f"{name}={text}: expected a number like {default}")
     if not isinstance(value, str) and value < 0:
-        _refuse(f"{name}={text}: expected no less than 0")
+        refuse(f"{name}={text}: expected no less than 0")
     return value
 
 
-def _refuse(why: str) -> NoReturn:
+def refuse(why: str) -> NoReturn:
+    """End the program: what was asked for can't be measured."""
     say(f"error: {why}")
     sys.exit(2)
 
@@ -181,10 +184,9 @@ def cpu_s(pid: int) -> float:
 
 
 def busy_s() -> float:
-    """Processor seconds that all processes of the machine have used since boot, waiting for the disk not counted."""
-    fields = [int(text) for text in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    user, nice, system, _, _, irq, softirq, steal = fields
-    return (user + nice + system + irq + softirq + steal) / TICKS
+    """Processor seconds that this machine has used since boot, by whatever process; `steal` is its host's."""
+    user, nice, system, _, _, irq, softirq = map(int, Path("/proc/stat").read_text().split()[1:8])
+    return (user + nice + system + irq + softirq) / TICKS
 
 
 def pss_mb(pid: int) -> float:

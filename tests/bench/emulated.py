@@ -1,7 +1,7 @@
 """Many emulated agents in one process: they speak the real sync protocol, and their jobs are words in its answers.
 
-Comes in: where the server is, node names, a join token; its answers. Goes out: syncs as `orchestrator.agent` sends them,
-and what was seen of starts, restarts and ends. Called by: helper, as a process of its own.
+Comes in: where the server is, node names, a join token; its answers. Goes out: syncs as `orchestrator.agent` sends
+them, and what was seen of starts, restarts and ends. Called by: helper, as a process of its own.
 
 Each agent has one kept connection. It holds an idle poll there with the revision it has seen; what an answer wants is
 done at once and reported on the same connection: STARTED and ENDED of a job in one sync, as the real agent reports a
@@ -17,7 +17,7 @@ import asyncio
 import json
 import random
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -57,13 +57,29 @@ class Fleet:
         self.started: list[tuple[int, int]] = []  # job, when its start was acknowledged
         self.beats = 0
         self.wrong: list[str] = []  # what no controller may ask for
-        self.answered: dict[str, tuple[int, int]] = {}  # node -> epoch of its last answer, when that epoch began for it
+        # By node: the epoch of its last answer, and when that epoch's first answer came.
+        self.answered: dict[str, tuple[int, int]] = {}
+        self._news = asyncio.Event()
 
     def heard(self, node: str, epoch: int) -> None:
         """An answer has come."""
         self.beats += 1
         if self.answered.get(node, (0, 0))[0] != epoch:
             self.answered[node] = (epoch, now_ns())
+            self._news.set()
+
+    def start_acknowledged(self, job: int, at_ns: int) -> None:
+        """The ledger has a start."""
+        self.started.append((job, at_ns))
+        self._news.set()
+
+    async def until(self, there: Callable[[], bool], timeout_s: float) -> None:
+        """Wait until it is so, or the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not there():
+                    self._news.clear()
+                    await self._news.wait()
 
 
 class Agent:
@@ -159,7 +175,7 @@ class Agent:
         now = now_ns()
         for event in self._events:
             if event["n"] <= acked and event["kind"] == "started":
-                self.fleet.started.append((event["attempt"][0], now))
+                self.fleet.start_acknowledged(event["attempt"][0], now)
         self._events = [event for event in self._events if event["n"] > acked]
 
     def _want(self, desired: Iterable[Plain]) -> None:
@@ -176,7 +192,9 @@ class Agent:
     def _start(self, attempt: tuple[int, int], wish: Plain) -> None:
         launch = wish.get("launch") or self._held.get(attempt)
         if launch is None or attempt[1] != 1 or wish.get("started"):
-            self.fleet.wrong.append(f"{self.node}: told to start {attempt[0]}/{attempt[1]}, a start that is not its first")
+            self.fleet.wrong.append(
+                f"{self.node}: told to start {attempt[0]}/{attempt[1]}, a start that is not its first"
+            )
             return
         if wish["phase"] == "prepare":
             if attempt not in self._held:
@@ -273,22 +291,23 @@ class Served:
     async def wait_started(self, plain: Plain) -> Plain:
         """When `count` starts have been acknowledged since the last call, or after `timeout_s`: which, and when."""
         fleet = self.fleet
-        with suppress(TimeoutError):
-            async with asyncio.timeout(plain["timeout_s"]):
-                while len(fleet.started) < plain["count"]:
-                    await asyncio.sleep(0.02)
+        await fleet.until(lambda: len(fleet.started) >= plain["count"], plain["timeout_s"])
         started, fleet.started = fleet.started, []
         return {"started": started, "wrong": fleet.wrong[:5]}
 
     async def back(self, plain: Plain) -> Plain:
         """When every agent has had an answer of another epoch than `epoch`, or after `timeout_s`: when each had."""
         fleet = self.fleet
-        with suppress(TimeoutError):
-            async with asyncio.timeout(plain["timeout_s"]):
-                while any(epoch == plain["epoch"] for epoch, _ in fleet.answered.values()):
-                    await asyncio.sleep(0.02)
-        back = [at for epoch, at in fleet.answered.values() if epoch != plain["epoch"]]
-        return {"back": back, "wrong": fleet.wrong[:5], "held": [job for a in fleet.agents for job, _ in a.holds()]}
+        old = plain["epoch"]
+        await fleet.until(
+            lambda: all(epoch != old for epoch, _ in fleet.answered.values()), plain["timeout_s"]
+        )
+        back = [at for epoch, at in fleet.answered.values() if epoch != old]
+        return {
+            "back": back,
+            "wrong": fleet.wrong[:5],
+            "held": [job for a in fleet.agents for job, _ in a.holds()],
+        }
 
     async def beats(self, _: Plain) -> Plain:
         """How many answers have come so far."""

@@ -17,7 +17,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 class Link(asyncio.Protocol):
-    """`ready` is called once connected, `gone` when the connection is lost; a request without an answer is forgotten."""
+    """`ready` is called once connected, `gone` when the connection is lost; a request without answer is forgotten."""
 
     def __init__(self, ready: Callable[[], None], gone: Callable[[], None]) -> None:
         self._ready = ready

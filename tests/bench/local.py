@@ -11,12 +11,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from orchestrator.client import Client
-from tests.bench.common import ROOT, Failed, cpu_s, pss_mb
+from tests.bench.common import ROOT, Failed, cpu_s, pss_mb, say
 from tests.bench.server import CLUSTER, cluster_text
 
 READY = "3m"
@@ -37,11 +38,13 @@ class Local:
         self.folder.mkdir(parents=True)
         spec = self.folder / "cluster.yaml"
         spec.write_text(cluster_text(self._nodes, self._gpus))
+        begun_s = time.monotonic()
         try:
             self._gangline("up", str(spec), "--timeout", READY)
         except BaseException:
             self._down()
             raise
+        say(f"{self._nodes} local agents are ready after {time.monotonic() - begun_s:.1f} s")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,7 +77,9 @@ class Local:
 
     def pids(self) -> dict[str, int]:
         """The processes that `up` has started, by name: `server`, `agent-NODE`."""
-        return {path.stem: int(json.loads(path.read_text())["pid"]) for path in (self.state / "up").glob("*.json")}
+        return {
+            path.stem: int(json.loads(path.read_text())["pid"]) for path in (self.state / "up").glob("*.json")
+        }
 
     @property
     def endpoint(self) -> dict[str, Any]:
@@ -107,7 +112,7 @@ class Local:
         """Processor seconds of the agents' daemons so far, without nurseries, shepherds and ranks."""
         return sum(cpu_s(pid) for name, pid in self.pids().items() if name != "server")
 
-    def agents_pss_mb(self) -> float:
+    def agent_pss_mb(self) -> float:
         """Mean proportional set size of an agent's daemon, in MB."""
         sizes = [pss_mb(pid) for name, pid in self.pids().items() if name != "server"]
         return sum(sizes) / len(sizes)

@@ -1,7 +1,8 @@
 """`make bench-rate`: jobs a second through the whole path, and how soon a large gang runs.
 
-Comes in: BENCH_CASE (emulated, real, gang), BENCH_JOBS, BENCH_CLIENTS, BENCH_AGENTS, BENCH_GPUS, BENCH_NODES, BENCH_RUNS. Goes
-out: figures as JSON lines. Called by: the Makefile. docs/benchmarks.md says what each figure is and how it is measured.
+Comes in: BENCH_CASE (emulated, real, gang; all), BENCH_JOBS, BENCH_CLIENTS, BENCH_AGENTS, BENCH_GPUS (of a node),
+BENCH_NODES (of the gang), BENCH_GANGS, BENCH_RUNS. Goes out: figures as JSON lines. Called by: the Makefile.
+docs/benchmarks.md says what each figure is and how it is measured.
 """
 
 from __future__ import annotations
@@ -12,26 +13,80 @@ from datetime import datetime
 from pathlib import Path
 
 from orchestrator.client import Client
-from orchestrator.wire.api import micros_of
-
+from orchestrator.wire.api import JobSummary, micros_of
 from tests.bench import common
 from tests.bench.common import Failed, Figures, Options, busy_s, median, percentile, say, workplace
-from tests.bench.helper import Helper
+from tests.bench.helper import Helper, Plain
 from tests.bench.local import Local
 from tests.bench.server import HOST, Server, check_jobs, job_document, wait_until_idle
 
 CASES = ("emulated", "real", "gang")
 DRAIN_S = 120.0
-GANGS = 5
-# Slurm 22.05 with 40 slurmd on one machine of 2 cores: 3,000 array tasks of `true` with one GPU in 35.7 s; a gang of 32
-# nodes with 8 GPUs each from submit to running in 2.1 s.
+LOOK_S = 2.0  # at what else the machine does
+# Slurm 22.05 with 40 slurmd on one machine of 2 cores: 3,000 array tasks of `true` with one GPU each in 35.7 s; a gang
+# of 32 nodes with 8 GPUs each from submit to running in 2.1 s.
 SLURM_JOBS = 84.0
 SLURM_GANG_S = 2.1
 
 
+def main() -> None:
+    """Measure what CASE names."""
+    options = Options(CASE="", JOBS=3000, CLIENTS=8, AGENTS=40, GPUS=8, NODES=32, GANGS=7, RUNS=3)
+    cases = options.cases(CASES)
+    if "gang" in cases and options.count("NODES") > options.count("AGENTS"):
+        common.refuse("NODES: a gang has at most as many nodes as there are AGENTS")
+    with workplace() as folder:
+        figures = Figures("rate", folder)
+        if "emulated" in cases:
+            emulated(options, figures, folder)
+        if "real" in cases or "gang" in cases:
+            with Local(folder / "l", options.count("AGENTS"), options.count("GPUS")) as cluster:
+                if "real" in cases:
+                    real(options, figures, cluster)
+                if "gang" in cases:
+                    gang(options, figures, cluster)
+
+
+def ask_for_jobs(port: int, token: str, options: Options, prefix: str) -> Plain:
+    """What the submitters are told: JOBS times `true` with one GPU, from CLIENTS connections in a closed loop."""
+    return {
+        "host": HOST,
+        "port": port,
+        "token": token,
+        "clients": options.count("CLIENTS"),
+        "jobs": options.count("JOBS"),
+        "rate": 0,
+        "prefix": prefix,
+        "document": job_document("true", ["true"]),
+    }
+
+
+def other_load() -> float:
+    """Cores that are busy while the benchmark does nothing."""
+    before = busy_s()
+    time.sleep(LOOK_S)
+    return (busy_s() - before) / LOOK_S
+
+
+def emit_rates(figures: Figures, case: str, rates: list[float], published: float | None = None) -> None:
+    """The median of the runs, the slowest and the quickest."""
+    figures.emit(case, median(rates), "jobs/s", published)
+    figures.emit(f"{case}/min", min(rates), "jobs/s", published)
+    figures.emit(f"{case}/max", max(rates), "jobs/s", published)
+
+
+def emit_times(figures: Figures, case: str, runs: list[list[float]]) -> None:
+    """The median over the runs of each percentile; times in seconds."""
+    for percent in (50, 99):
+        figures.emit(f"{case}/p{percent}", median([percentile(run, percent) for run in runs]) * 1e3, "ms")
+
+
+# --- emulated agents --------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Emulated:
-    """One run with emulated agents: rates in jobs a second, times in seconds."""
+    """One run with emulated agents: rates in jobs a second, times in seconds, processor time in seconds a job."""
 
     submit_rate: float
     start_rate: float
@@ -42,197 +97,163 @@ class Emulated:
     other_cores: float
 
 
-def main() -> None:
-    """Measure what CASE names."""
-    options = Options(CASE="", JOBS=3000, CLIENTS=8, AGENTS=40, GPUS=8, NODES=32, RUNS=3)
-    cases = options.cases(CASES)
-    with workplace() as folder:
-        figures = Figures("rate", folder)
-        if "emulated" in cases:
-            emulated(options, figures, folder / "emulated")
-        if "real" in cases or "gang" in cases:
-            with local(options, folder / "l") as cluster, Helper("submitters") as submitters:
-                if "real" in cases:
-                    real(options, figures, cluster, submitters)
-                if "gang" in cases:
-                    gang(options, figures, cluster)
-
-
-# --- emulated agents --------------------------------------------------------------------------------------------------
-
-
 def emulated(options: Options, figures: Figures, folder: Path) -> None:
-    """Submit to acknowledged start, with agents that cost the server what real ones do and the machine next to nothing."""
-    jobs, clients, agents = (options.count(name) for name in ("JOBS", "CLIENTS", "AGENTS"))
-    folder.mkdir()
-    case = f"emulated/agents={agents}/clients={clients}/jobs={jobs}"
+    """Submit to acknowledged start, with agents that cost the server what real ones do, and the machine little."""
+    agents = options.count("AGENTS")
+    case = f"emulated/agents={agents}/clients={options.count('CLIENTS')}/jobs={options.count('JOBS')}"
     runs: list[Emulated] = []
     with Server(folder) as server, Helper("emulated") as fleet, Helper("submitters") as submitters:
         server.populate(fleet, agents, options.count("GPUS"))
-        known = 0
         for number in range(options.count("RUNS")):
-            run = one_emulated(server, fleet, submitters, jobs, clients, f"run{number}")
-            known += jobs
+            run = one_emulated(options, server, fleet, submitters, f"run{number}")
             say(
-                f"{case} run {number + 1}: {run.start_rate:.0f} starts/s, {run.submit_rate:.0f} submits/s, "
-                f"start p50 {percentile(run.start_s, 50) * 1e3:.1f} p99 {percentile(run.start_s, 99) * 1e3:.1f} ms, "
-                f"server {run.server_cpu_s / jobs * 1e3:.2f} ms/job, others {run.other_cores:.2f} cores"
+                f"{case}: run {number + 1}: {run.start_rate:.0f} starts/s, {run.submit_rate:.0f} submits/s, "
+                f"server {run.server_cpu_s * 1e3:.2f} ms of CPU a job, other load {run.other_cores:.2f} cores"
             )
             runs.append(run)
-    _emit_emulated(figures, case, runs, jobs)
+    emit_rates(figures, f"{case}/submit-to-start", [run.start_rate for run in runs])
+    emit_times(figures, f"{case}/submit-to-start", [run.start_s for run in runs])
+    figures.emit(f"{case}/submit", median([run.submit_rate for run in runs]), "jobs/s")
+    emit_times(figures, f"{case}/submit", [run.submit_s for run in runs])
+    figures.emit(f"{case}/server-cpu", median([run.server_cpu_s for run in runs]) * 1e3, "ms/job")
+    figures.emit(f"{case}/load-generator-cpu", median([run.load_cpu_s for run in runs]) * 1e3, "ms/job")
+    figures.emit(f"{case}/other-load", median([run.other_cores for run in runs]), "cores")
 
 
 def one_emulated(
-    server: Server, fleet: Helper, submitters: Helper, jobs: int, clients: int, prefix: str
+    options: Options, server: Server, fleet: Helper, submitters: Helper, prefix: str
 ) -> Emulated:
-    """Submit `jobs` jobs of `true` and wait until each start is acknowledged to its agent."""
-    before = server.cpu_s(), fleet.cpu_s() + submitters.cpu_s(), busy_s(), time.monotonic()
-    submitters.tell(
-        "submit",
-        host=HOST,
-        port=server.port,
-        token=server.token,
-        clients=clients,
-        jobs=jobs,
-        rate=0,
-        prefix=prefix,
-        document=job_document("true", ["true"]),
-    )
+    """Submit all jobs, and wait until the start of each has been acknowledged to its agent."""
+    jobs = options.count("JOBS")
+    server_s, load_s, busy = server.cpu_s(), fleet.cpu_s() + submitters.cpu_s(), busy_s()
+    begun_s = time.monotonic()
+    submitters.tell("submit", **ask_for_jobs(server.port, server.token, options, prefix))
     starts = fleet.ask("wait_started", count=jobs, timeout_s=DRAIN_S)
     sent = submitters.hear()
-    wall_s = time.monotonic() - before[3]
-    server_cpu, load_cpu = server.cpu_s() - before[0], fleet.cpu_s() + submitters.cpu_s() - before[1]
-    other = (busy_s() - before[2] - server_cpu - load_cpu) / wall_s
-    if starts["wrong"] or sent["repeats"] or len(starts["started"]) != jobs:
-        raise Failed(f"{len(starts['started'])} of {jobs} started, {sent['repeats']} sent again, {starts['wrong']}")
+    wall_s = time.monotonic() - begun_s
+    server_s, load_s = server.cpu_s() - server_s, fleet.cpu_s() + submitters.cpu_s() - load_s
+    other = (busy_s() - busy - server_s - load_s) / wall_s
+    if starts["wrong"] or sent["repeats"]:
+        raise Failed(f"{sent['repeats']} submits were sent again; {starts['wrong']}")
     wait_until_idle(server.client, DRAIN_S)
-    begun = sent["begun"]
-    sent_at = {job: at for job, at, _ in sent["rows"]}
-    started_at = dict(map(tuple, starts["started"]))
+    sent_at: dict[int, int] = {job: at for job, at, _ in sent["rows"]}
+    started_at: dict[int, int] = dict(starts["started"])
     if sent_at.keys() != started_at.keys():
-        raise Failed("other jobs were started than were submitted")
-    newest = {job.id: job for job in server.client.jobs(most=jobs)}
-    check_jobs(list(newest.values()), list(sent_at), "succeeded")
+        raise Failed(f"{len(sent_at)} jobs were submitted, and {len(started_at)} starts acknowledged")
+    check_jobs(list(server.client.jobs(most=jobs)), list(sent_at), "succeeded")
+    acknowledged_at = [at for _, _, at in sent["rows"]]
     return Emulated(
-        submit_rate=jobs / (max(at for _, _, at in sent["rows"]) - begun) * 1e9,
-        start_rate=jobs / (max(started_at.values()) - begun) * 1e9,
+        submit_rate=jobs / (max(acknowledged_at) - sent["begun"]) * 1e9,
+        start_rate=jobs / (max(started_at.values()) - sent["begun"]) * 1e9,
         submit_s=[(acked - at) / 1e9 for _, at, acked in sent["rows"]],
         start_s=[(started_at[job] - at) / 1e9 for job, at in sent_at.items()],
-        server_cpu_s=server_cpu,
-        load_cpu_s=load_cpu,
+        server_cpu_s=server_s / jobs,
+        load_cpu_s=load_s / jobs,
         other_cores=other,
     )
-
-
-def _emit_emulated(figures: Figures, case: str, runs: list[Emulated], jobs: int) -> None:
-    """The median over the runs of each figure, and the slowest run's rate."""
-    emit = figures.emit
-    emit(f"{case}/submit-to-start", median([run.start_rate for run in runs]), "jobs/s")
-    emit(f"{case}/submit-to-start/min", min(run.start_rate for run in runs), "jobs/s")
-    emit(f"{case}/submit-to-start/max", max(run.start_rate for run in runs), "jobs/s")
-    for name in (50, 99):
-        emit(f"{case}/submit-to-start/p{name}", median([percentile(r.start_s, name) for r in runs]) * 1e3, "ms")
-        emit(f"{case}/submit/p{name}", median([percentile(r.submit_s, name) for r in runs]) * 1e3, "ms")
-    emit(f"{case}/submit", median([run.submit_rate for run in runs]), "jobs/s")
-    emit(f"{case}/server-cpu", median([run.server_cpu_s / jobs for run in runs]) * 1e3, "ms/job")
-    emit(f"{case}/load-generator-cpu", median([run.load_cpu_s / jobs for run in runs]) * 1e3, "ms/job")
-    emit(f"{case}/other-load", median([run.other_cores for run in runs]), "cores")
 
 
 # --- real agents ------------------------------------------------------------------------------------------------------
 
 
-def local(options: Options, folder: Path) -> Local:
-    """As many local nodes as AGENTS says, each with GPUS emulated GPUs."""
-    begun = time.monotonic()
-    found = Local(folder, options.count("AGENTS"), options.count("GPUS"))
-    say(f"{options.count('AGENTS')} local agents ready after {time.monotonic() - begun:.1f} s")
-    return found
+@dataclass(frozen=True, slots=True)
+class Real:
+    """One run with real agents: jobs a second, seconds, processor seconds a job."""
+
+    end_rate: float
+    end_s: list[float]
+    server_cpu_s: float
+    agents_cpu_s: float
+    other_cores: float
 
 
-def real(options: Options, figures: Figures, cluster: Local, submitters: Helper) -> None:
+def real(options: Options, figures: Figures, cluster: Local) -> None:
     """Submit to recorded end of real processes."""
-    jobs, clients, agents = (options.count(name) for name in ("JOBS", "CLIENTS", "AGENTS"))
-    case = f"real/agents={agents}/clients={clients}/jobs={jobs}"
-    rates, waits, servers, daemons, machine = [], [], [], [], []
-    for number in range(options.count("RUNS")):
-        before = cluster.server_cpu_s(), cluster.agents_cpu_s(), busy_s(), time.monotonic()
-        begun_us = time.time_ns() // 1000
-        sent = submitters.ask(
-            "submit",
-            host=HOST,
-            port=cluster.port,
-            token=cluster.token,
-            clients=clients,
-            jobs=jobs,
-            rate=0,
-            prefix=f"real{number}",
-            document=job_document("true", ["true"]),
-        )
-        wait_until_idle(cluster.client, DRAIN_S)
-        wall_s = time.monotonic() - before[3]
-        found = list(cluster.client.jobs(most=jobs))
-        check_jobs(found, [job for job, _, _ in sent["rows"]], "succeeded")
-        ends = [micros_of(job.ended_at) for job in found if job.ended_at is not None]
-        rates.append(jobs / (max(ends) - begun_us) * 1e6)
-        waits.append([_between(job.submitted_at, job.ended_at) for job in found])
-        servers.append((cluster.server_cpu_s() - before[0]) / jobs * 1e3)
-        daemons.append((cluster.agents_cpu_s() - before[1]) / jobs * 1e3)
-        machine.append((busy_s() - before[2]) / wall_s)
-        say(
-            f"{case} run {number + 1}: {rates[-1]:.0f} ends/s, server {servers[-1]:.2f} ms/job, agents' daemons "
-            f"{daemons[-1]:.2f} ms/job, machine {machine[-1]:.2f} cores busy"
-        )
-    figures.emit(f"{case}/submit-to-end", median(rates), "jobs/s", SLURM_JOBS)
-    figures.emit(f"{case}/submit-to-end/min", min(rates), "jobs/s", SLURM_JOBS)
-    figures.emit(f"{case}/submit-to-end/max", max(rates), "jobs/s", SLURM_JOBS)
-    for name in (50, 99):
-        figures.emit(f"{case}/submit-to-end/p{name}", median([percentile(w, name) for w in waits]) * 1e3, "ms")
-    figures.emit(f"{case}/server-cpu", median(servers), "ms/job")
-    figures.emit(f"{case}/agent-daemons-cpu", median(daemons), "ms/job")
-    figures.emit(f"{case}/machine-busy", median(machine), "cores")
-    figures.emit(f"{case}/agent-daemon-memory", cluster.agents_pss_mb(), "MB")
+    agents = options.count("AGENTS")
+    case = f"real/agents={agents}/clients={options.count('CLIENTS')}/jobs={options.count('JOBS')}"
+    runs: list[Real] = []
+    with Helper("submitters") as submitters:
+        for number in range(options.count("RUNS")):
+            run = one_real(options, cluster, submitters, f"run{number}")
+            say(
+                f"{case}: run {number + 1}: {run.end_rate:.0f} ends/s, server {run.server_cpu_s * 1e3:.2f} and agents' "
+                f"daemons {run.agents_cpu_s * 1e3:.2f} ms of CPU a job, other load before {run.other_cores:.2f} cores"
+            )
+            runs.append(run)
+    emit_rates(figures, f"{case}/submit-to-end", [run.end_rate for run in runs], SLURM_JOBS)
+    emit_times(figures, f"{case}/submit-to-end", [run.end_s for run in runs])
+    figures.emit(f"{case}/server-cpu", median([run.server_cpu_s for run in runs]) * 1e3, "ms/job")
+    figures.emit(f"{case}/agent-daemons-cpu", median([run.agents_cpu_s for run in runs]) * 1e3, "ms/job")
+    figures.emit(f"{case}/agent-daemon-memory", cluster.agent_pss_mb(), "MB")
+    figures.emit(f"{case}/other-load-before", median([run.other_cores for run in runs]), "cores")
 
 
-def _between(first: datetime | None, last: datetime | None) -> float:
+def one_real(options: Options, cluster: Local, submitters: Helper, prefix: str) -> Real:
+    """Submit all jobs, and wait until the ledger has the end of each."""
+    jobs, other = options.count("JOBS"), other_load()
+    server_s, agents_s = cluster.server_cpu_s(), cluster.agents_cpu_s()
+    begun_us = time.time_ns() // 1000
+    sent = submitters.ask("submit", **ask_for_jobs(cluster.port, cluster.token, options, prefix))
+    wait_until_idle(cluster.client, DRAIN_S)
+    server_s, agents_s = cluster.server_cpu_s() - server_s, cluster.agents_cpu_s() - agents_s
+    found = list(cluster.client.jobs(most=jobs))
+    check_jobs(found, [job for job, _, _ in sent["rows"]], "succeeded")
+    last_us = max(micros_of(job.ended_at) for job in found if job.ended_at is not None)
+    return Real(
+        end_rate=jobs / (last_us - begun_us) * 1e6,
+        end_s=[_seconds(job.submitted_at, job.ended_at) for job in found],
+        server_cpu_s=server_s / jobs,
+        agents_cpu_s=agents_s / jobs,
+        other_cores=other,
+    )
+
+
+def _seconds(first: datetime | None, last: datetime | None) -> float:
     """Seconds between two times of the ledger."""
     assert first is not None
     assert last is not None
     return (last - first).total_seconds()
 
 
+# --- a gang -----------------------------------------------------------------------------------------------------------
+
+
 def gang(options: Options, figures: Figures, cluster: Local) -> None:
-    """Submit to running of a gang over many nodes: every node has started its part."""
+    """Submit to running of a gang over many nodes, by one process a node (as `torchrun` is) and by one a GPU."""
     nodes, gpus = options.count("NODES"), options.count("GPUS")
-    for ranks in dict.fromkeys((1, gpus)):
-        case = f"gang/nodes={nodes}/gpus={nodes * gpus}/ranks={nodes * ranks}"
-        kind: dict[str, object] = {"launch": {"kind": "launcher"}} if ranks == 1 else {"tasks_per_node": ranks}
-        document = job_document(
-            "gang", ["sleep", "3600"], nodes=nodes, per_node={"gpus": gpus}, time_limit="1h", **kind
-        )
-        times = [one_gang(cluster.client, document) for _ in range(GANGS)]
-        say(f"{case}: {', '.join(f'{each:.3f}' for each in times)} s")
-        figures.emit(f"{case}/submit-to-running", median(times), "s", SLURM_GANG_S)
-        figures.emit(f"{case}/submit-to-running/min", min(times), "s", SLURM_GANG_S)
-        figures.emit(f"{case}/submit-to-running/max", max(times), "s", SLURM_GANG_S)
+    shape = {"nodes": nodes, "per_node": {"gpus": gpus}, "time_limit": "1h"}
+    for ranks, how in ((1, {"launch": {"kind": "launcher"}}), (gpus, {"tasks_per_node": gpus})):
+        case = f"gang/nodes={nodes}/gpus={nodes * gpus}/processes={nodes * ranks}/submit-to-running"
+        document = job_document("gang", ["sleep", "3600"], **shape, **how)
+        other = other_load()
+        times = [one_gang(cluster.client, document) for _ in range(options.count("GANGS"))]
+        say(f"{case}: {', '.join(f'{each:.3f}' for each in times)} s; other load before {other:.2f} cores")
+        figures.emit(case, median(times), "s", SLURM_GANG_S)
+        figures.emit(f"{case}/min", min(times), "s", SLURM_GANG_S)
+        figures.emit(f"{case}/max", max(times), "s", SLURM_GANG_S)
 
 
-def one_gang(client: Client, document: dict[str, object]) -> float:
-    """Seconds from the request until a client that watches the job is told that it runs; the gang is ended again."""
-    begun = time.monotonic()
+def one_gang(client: Client, document: Plain) -> float:
+    """Seconds from the request until a client that watches the job is told that it runs; then the gang is ended."""
+    begun_s = time.monotonic()
     made = client.submit(document)
     for seen in client.watch(made.id, DRAIN_S):
         if seen.state == "running":
-            took = time.monotonic() - begun
+            took_s = time.monotonic() - begun_s
             assert seen.attempt is not None
             if any(part.state != "started" for part in seen.attempt.parts):
                 raise Failed(f"job {made.id} is called running before every node has started its part")
             client.cancel(made.id, "measured", now=True)
-            client.wait(made.id, DRAIN_S)
-            return took
+            _check_cancelled(client.wait(made.id, DRAIN_S))
+            return took_s
         if seen.ended:
             raise Failed(f"the gang has ended before it ran: {seen.why}")
     raise Failed(f"the gang does not run after {DRAIN_S:g} s")
+
+
+def _check_cancelled(job: JobSummary) -> None:
+    if job.state != "cancelled" or job.attempts != 1:
+        raise Failed(f"job {job.id} is {job.state} after {job.attempts} starts: {job.why}")
 
 
 if __name__ == "__main__":

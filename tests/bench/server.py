@@ -143,10 +143,14 @@ def check_jobs(found: list[JobSummary], acknowledged: list[int], state: str) -> 
     ids = Counter(job.id for job in found)
     wanted = Counter(acknowledged)
     if ids != wanted:
-        raise Failed(f"{len(wanted)} jobs were acknowledged, and the ledger has {len(ids)}; {wanted - ids} are lost")
+        raise Failed(
+            f"{len(wanted)} jobs were acknowledged, and the ledger has {len(ids)}; {wanted - ids} are lost"
+        )
     other = [job for job in found if job.state != state or job.attempts != 1 or job.started_at is None]
     if other:
-        raise Failed(f"{len(other)} jobs are not {state} at their first start, {other[0].id}: {other[0].state} {other[0].why}")
+        raise Failed(
+            f"{len(other)} jobs are not {state} at their first start, {other[0].id}: {other[0].state} {other[0].why}"
+        )
 
 
 def cluster_text(nodes: int, gpus: int) -> str:
@@ -167,7 +171,12 @@ queues:
 def job_document(name: str, command: list[str], **spec: object) -> dict[str, object]:
     """A job of one task with one GPU, unless `spec` says otherwise."""
     asked = spec or {"tasks": 1, "per_task": {"gpus": 1}}
-    return {"apiVersion": "gangline/v1", "kind": "Job", "metadata": {"name": name}, "spec": {**asked, "command": command}}
+    return {
+        "apiVersion": "gangline/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {**asked, "command": command},
+    }
 
 
 def _free_port() -> int:

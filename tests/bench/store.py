@@ -1,17 +1,13 @@
-"""How fast the store is, and which way to insert is the quickest: `python -m tests.bench.store`.
+"""`make bench-store`: how fast the store is, and which way to insert is the quickest.
 
-In come options; out goes one JSON line a figure on stdout. Every commit is synced to the disk of --folder, so the
-figures are that disk's as much as the store's; `cpu` figures are not. The three ways (Core's execute, driver SQL on
-SQLAlchemy's connection, the bare driver) take turns, so that a busy machine slows all alike.
+Comes in: BENCH_SECONDS (for each size of transaction), BENCH_EVENTS (in the ledger that is read and pruned). Goes out:
+figures as JSON lines. Called by: the Makefile. Every commit is synced to the disk of TMPDIR, so the figures are that
+disk's as much as the store's; `cpu` figures are not. The three ways (Core's execute, driver SQL on SQLAlchemy's
+connection, the bare driver) take turns, so that a busy machine slows all alike.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +23,8 @@ from orchestrator.store.base import HistoryQuery, HistoryRow, Snapshot
 from orchestrator.store.open import open_store
 from orchestrator.store.sqlite import SqliteStore
 from orchestrator.store.tables import EVENTS, META
+from tests.bench import common
+from tests.bench.common import Figures, Options, workplace
 
 SIZES = (1, 10, 100, 1000)
 DAY_US = rows.DAY_US
@@ -40,12 +38,6 @@ BODY = {  # an allocation of two nodes: 253 bytes of JSON, a usual size
     "time_limit_s": 14400,
 }
 Way = Callable[[Connection, list[StoredEvent]], None]
-
-
-def emit(case: str, figure: float, unit: str) -> None:
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    line = {"bench": "store", "case": case, "figure": round(figure, 3), "unit": unit}
-    print(json.dumps({**line, "published": None, "machine": machine}), flush=True)
 
 
 def events(first: int, count: int, epoch: int, per_day: int = 0) -> list[StoredEvent]:
@@ -92,7 +84,7 @@ def by_bare_driver(connection: Connection, batch: list[StoredEvent]) -> None:
 WAYS: dict[str, Way] = {"core": by_core, "driver-sql": by_driver_sql, "bare-driver": by_bare_driver}
 
 
-def bench_ways(folder: Path, seconds: float) -> None:
+def bench_ways(figures: Figures, folder: Path, seconds: float) -> None:
     for size in SIZES:
         connections = {name: _connection(folder / f"{name}-{size}") for name in WAYS}
         spent = dict.fromkeys(WAYS, 0.0)
@@ -106,7 +98,7 @@ def bench_ways(folder: Path, seconds: float) -> None:
                 spent[name] += time.process_time() - begun
             done += 1
         for name, connection in connections.items():
-            emit(f"cpu/{name}/{size}", spent[name] / done * 1e6, "us per transaction")
+            figures.emit(f"cpu/{name}/{size}", spent[name] / done * 1e6, "us per transaction")
             connection.close()
 
 
@@ -124,7 +116,7 @@ def _claimed(state: Path) -> SqliteStore:
     return store
 
 
-def bench_append(folder: Path, seconds: float) -> None:
+def bench_append(figures: Figures, folder: Path, seconds: float) -> None:
     for size in SIZES:
         store = _claimed(folder / f"append-{size}")
         times: list[float] = []
@@ -137,29 +129,29 @@ def bench_append(folder: Path, seconds: float) -> None:
             cpu += time.process_time() - used
             last += size
         store.close()
-        _emit_times(f"append/{size}", sorted(times), size, cpu)
+        _emit_times(figures, f"append/{size}", sorted(times), size, cpu)
 
 
-def _emit_times(case: str, times: list[float], size: int, cpu: float) -> None:
+def _emit_times(figures: Figures, case: str, times: list[float], size: int, cpu: float) -> None:
     count = len(times)
-    emit(case, count * size / sum(times), "events/s")
-    emit(f"{case}/cpu", cpu / count * 1e6, "us per transaction")
+    figures.emit(case, count * size / sum(times), "events/s")
+    figures.emit(f"{case}/cpu", cpu / count * 1e6, "us per transaction")
     for name, place in (("p50", count // 2), ("p99", count * 99 // 100), ("max", -1)):
-        emit(f"{case}/{name}", times[place] * 1e3, "ms")
+        figures.emit(f"{case}/{name}", times[place] * 1e3, "ms")
 
 
-def bench_whole(folder: Path, count: int) -> None:
+def bench_whole(figures: Figures, folder: Path, count: int) -> None:
     """A ledger of `count` events over ten days and a tenth as many jobs: what upkeep and reading cost."""
     store = _claimed(folder / "whole")
     for first in range(1, count + 1, 1000):
         ended = [job(number) for number in range(first // 10, first // 10 + 100)]
         store.append(events(first, 1000, 1, per_day=count // 10), ended)
-    _timed("tail", count, "events/s", lambda: sum(1 for _ in store.tail(0)))
+    _timed(figures, "tail", count, "events/s", lambda: sum(1 for _ in store.tail(0)))
     body = {"jobs": {str(n): BODY for n in range(count // 50)}}
-    _timed("snapshot/save", 1, "per s", lambda: store.save_snapshot(Snapshot(count, T0, 1, body)))
-    _timed("snapshot/load", 1, "per s", store.load_snapshot)
-    _timed("backup", count, "events/s", lambda: store.backup(str(folder / "backup")))
-    _timed("verify", count, "events/s", lambda: verify(folder / "backup"))
+    _timed(figures, "snapshot/save", 1, "per s", lambda: store.save_snapshot(Snapshot(count, T0, 1, body)))
+    _timed(figures, "snapshot/load", 1, "per s", store.load_snapshot)
+    _timed(figures, "backup", count, "events/s", lambda: store.backup(str(folder / "backup")))
+    _timed(figures, "verify", count, "events/s", lambda: verify(folder / "backup"))
     reader = store.reader()
     pages = {
         "newest": HistoryQuery(),
@@ -169,31 +161,26 @@ def bench_whole(folder: Path, count: int) -> None:
         "nothing-found": HistoryQuery(owner="user7", queue="queue0"),
     }
     for name, query in pages.items():
-        _timed(f"history/{name}", 1, "pages/s", partial(reader.page, query))
-    _timed("prune", count * 9 // 10, "events/s", lambda: store.prune(0, T0 + 11 * DAY_US))
+        _timed(figures, f"history/{name}", 1, "pages/s", partial(reader.page, query))
+    _timed(figures, "prune", count * 9 // 10, "events/s", lambda: store.prune(0, T0 + 11 * DAY_US))
     store.close()
 
 
-def _timed(case: str, count: int, unit: str, work: Callable[[], object]) -> None:
+def _timed(figures: Figures, case: str, count: int, unit: str, work: Callable[[], object]) -> None:
     begun = time.perf_counter()
     work()
-    emit(case, count / (time.perf_counter() - begun), unit)
+    figures.emit(case, count / (time.perf_counter() - begun), unit)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=3.0, help="for each size of transaction")
-    parser.add_argument("--events", type=int, default=200_000, help="in the ledger that is read and pruned")
-    parser.add_argument(
-        "--folder", type=Path, default=None, help="on the disk to measure (default: a temporary one)"
-    )
-    chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=chosen.folder) as name:
-        folder = Path(name)
-        bench_append(folder, chosen.seconds)
-        bench_ways(folder, chosen.seconds)
-        bench_whole(folder, chosen.events)
+    """Measure all of it."""
+    options = Options(SECONDS=3.0, EVENTS=200_000)
+    with workplace() as folder:
+        figures = Figures("store", folder)
+        bench_append(figures, folder, options.number("SECONDS"))
+        bench_ways(figures, folder, options.number("SECONDS"))
+        bench_whole(figures, folder, options.count("EVENTS"))
 
 
 if __name__ == "__main__":
-    main()
+    common.run(main)

@@ -153,4 +153,3 @@ async def submit(plain: Plain) -> Plain:
 def serve() -> None:
     """The helper's process."""
     helper.serve({"submit": submit})
-

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings, strategies as st
+from hypothesis import settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from orchestrator.controller import commands
@@ -124,7 +125,7 @@ class Machine(RuleBasedStateMachine):
         elif how in ("freeze", "thaw"):
             agent.unkillable = how == "freeze"
         elif how == "refuse":
-            agent.refuse = {number: "no such directory" for number in self.world.state.jobs}
+            agent.refuse = dict.fromkeys(self.world.state.jobs, "no such directory")
         else:
             agent.refuse = {}
 

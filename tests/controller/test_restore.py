@@ -108,7 +108,7 @@ def test_jobs_that_ran_and_ended_since_are_recovered_as_ended(world: World, tmp_
 
     put_back(world, backup)
     world.settle()
-    assert isinstance(world.do(commands.ReleaseJob(waiting, "user:alice")), type(None))
+    assert world.do(commands.ReleaseJob(waiting, "user:alice")) is None
     world.do(commands.Recover("user:root"))
     world.settle()
 

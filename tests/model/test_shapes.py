@@ -75,7 +75,8 @@ def test_things_are_found_by_name() -> None:
 
 def test_a_word_is_its_text() -> None:
     assert f"{OnLost.SELF_FENCE} {OnLost.SELF_FENCE:>12}|" == "self_fence   self_fence|"
-    assert str(OnLost.SELF_FENCE) == "self_fence" == OnLost.SELF_FENCE
+    assert str(OnLost.SELF_FENCE) == "self_fence"
+    assert {"self_fence": 1}[OnLost.SELF_FENCE] == 1
     assert isinstance(OnLost.SELF_FENCE, Word)
     assert OnLost("self_fence") is OnLost.SELF_FENCE
 

@@ -1,10 +1,10 @@
 """Breaks a document in one place at a time, and knows what must be said about it.
 
-Comes in: a plain document and its class. Goes out: `Mutant`s: a YAML text with exactly one fault, the line, column and
-path where it is, and the codes that may name it. Called by: test_mutants.
+Comes in: a plain document and its class. Goes out: `Mutant`s: a YAML text with exactly one fault, the line, column
+and path where it is, and the codes that may name it. Called by: test_mutants.
 
-The text is written by `Writer` here, which notes the place of every key and value itself, so that the places under test
-are compared with something that the reader had no part in.
+The text is written by `Writer` here, which notes the place of every key and value itself, so that the places under
+test are compared with something that the reader had no part in.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from orchestrator.spec import shape
@@ -73,16 +74,20 @@ class Writer:
             self._node(value, (*loc, index), len(start) + 2, f"{start}- ")
 
 
+@cache
 def _key(key: str) -> str:
     return key if key.replace("-", "").replace("_", "").isalnum() and key[0].isalpha() else json.dumps(key)
 
 
 def _scalar(value: Any) -> str:
-    if isinstance(value, Map):
-        return "{}"
     if isinstance(value, list):
-        return "[]"
-    return json.dumps(value)
+        return "{}" if isinstance(value, Map) else "[]"
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+@cache
+def _quoted(text: str) -> str:
+    return json.dumps(text)
 
 
 def to_tree(data: Any) -> Any:

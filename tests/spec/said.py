@@ -1,6 +1,7 @@
 """Short ways to load a text in a test and to see what was said about it.
 
-Comes in: YAML text. Goes out: lines such as `7:11 pools[h100].gpu.count spec.wrong-type`. Called by: the tests of spec.
+Comes in: YAML text. Goes out: lines such as `7:11 pools[h100].gpu.count spec.wrong-type`. Called by: the tests of
+spec.
 """
 
 from __future__ import annotations

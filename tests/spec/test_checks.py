@@ -1,13 +1,14 @@
 """What contradicts or leads nowhere in a cluster document: one row for each fault, with where and what must be said.
 
-Comes in: bodies of cluster documents. Goes out: proof of path and code, of what is not an error, and of sums at their edge.
+Comes in: bodies of cluster documents. Goes out: proof of path and code, of what is not an error, and of sums at their
+edge.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from tests.spec.said import POOL, SITE, cluster_errors, cluster_of, HEAD, said
+from tests.spec.said import HEAD, POOL, SITE, cluster_errors, cluster_of, said
 
 QUEUES = SITE + POOL + "queues: "
 POWER = """\
@@ -32,100 +33,242 @@ budgets: {budgets}
 
 FAULTS: list[tuple[str, str, list[str]]] = [
     # --- names and references ---
-    ("two pools of one name", SITE + "pools: [{name: p, site: here, nodes: a}, {name: p, site: here, nodes: b}]",
-     ["pools[p].name spec.duplicate-name"]),
-    ("two sites of one name", "sites: [{name: a, kind: local}, {name: a, kind: local}]\npools: []",
-     ["sites[a].name spec.duplicate-name"]),
+    (
+        "two pools of one name",
+        SITE + "pools: [{name: p, site: here, nodes: a}, {name: p, site: here, nodes: b}]",
+        ["pools[p].name spec.duplicate-name"],
+    ),
+    (
+        "two sites of one name",
+        "sites: [{name: a, kind: local}, {name: a, kind: local}]\npools: []",
+        ["sites[a].name spec.duplicate-name"],
+    ),
     ("two queues of one name", QUEUES + "[{name: q}, {name: q}]", ["queues[q].name spec.duplicate-name"]),
-    ("a site that is not there", SITE + "pools: [{name: p, site: there, nodes: a}]",
-     ["pools[p].site spec.dangling-reference"]),
-    ("a parent that is not there", QUEUES + "[{name: q, parent: r}]", ["queues[q].parent spec.dangling-reference"]),
+    (
+        "a site that is not there",
+        SITE + "pools: [{name: p, site: there, nodes: a}]",
+        ["pools[p].site spec.dangling-reference"],
+    ),
+    (
+        "a parent that is not there",
+        QUEUES + "[{name: q, parent: r}]",
+        ["queues[q].parent spec.dangling-reference"],
+    ),
     ("a queue under itself", QUEUES + "[{name: q, parent: q}]", ["queues[q].parent spec.cycle"]),
-    ("three queues in a circle", QUEUES + "[{name: a, parent: b}, {name: b, parent: c}, {name: c, parent: a}, {name: d}]",
-     ["queues[a].parent spec.cycle"]),
-    ("two circles", QUEUES + "[{name: a, parent: a}, {name: b, parent: c}, {name: c, parent: b}]",
-     ["queues[a].parent spec.cycle", "queues[b].parent spec.cycle"]),
-    ("a queue under a circle is no circle", QUEUES + "[{name: x, parent: a}, {name: a, parent: a}]",
-     ["queues[a].parent spec.cycle"]),
-    ("a storage on no site", SITE + POOL + "storage: [{name: s, kind: nfs, source: x, path: /s, sites: [nowhere]}]",
-     ["storage[s].sites[0] spec.dangling-reference"]),
-    ("a grant to nobody", SITE + POOL + "access: {grants: [{role: read, to: ghosts}]}",
-     ["access.grants[0].to spec.dangling-reference"]),
+    (
+        "three queues in a circle",
+        QUEUES + "[{name: a, parent: b}, {name: b, parent: c}, {name: c, parent: a}, {name: d}]",
+        ["queues[a].parent spec.cycle"],
+    ),
+    (
+        "two circles",
+        QUEUES + "[{name: a, parent: a}, {name: b, parent: c}, {name: c, parent: b}]",
+        ["queues[a].parent spec.cycle", "queues[b].parent spec.cycle"],
+    ),
+    (
+        "a queue under a circle is no circle",
+        QUEUES + "[{name: x, parent: a}, {name: a, parent: a}]",
+        ["queues[a].parent spec.cycle"],
+    ),
+    (
+        "a storage on no site",
+        SITE + POOL + "storage: [{name: s, kind: nfs, source: x, path: /s, sites: [nowhere]}]",
+        ["storage[s].sites[0] spec.dangling-reference"],
+    ),
+    (
+        "a grant to nobody",
+        SITE + POOL + "access: {grants: [{role: read, to: ghosts}]}",
+        ["access.grants[0].to spec.dangling-reference"],
+    ),
     ("an unknown zone", "sites: []\npools: []\n", []),
     # --- pools and their sites ---
-    ("a node in two pools", SITE + "pools: [{name: p, site: here, nodes: 'n[1-4]'}, {name: r, site: here, nodes: 'n[3-9]'}]",
-     ["pools[r].nodes spec.node-twice"]),
-    ("no nodes on a local site", SITE + "pools: [{name: p, site: here}]", ["pools[p].nodes spec.missing-field"]),
-    ("size on a local site", SITE + "pools: [{name: p, site: here, nodes: a, size: {max: 1}}]",
-     ["pools[p].size spec.not-for-kind"]),
-    ("nodes on aws", "sites: [{name: u, kind: aws, region: us-east-1}]\n"
-     "pools: [{name: p, site: u, nodes: a, size: {max: 1}, offerings: [{type: p5.48xlarge, market: spot}]}]",
-     ["pools[p].nodes spec.not-for-kind"]),
-    ("neither size nor offerings on aws", "sites: [{name: u, kind: aws, region: us-east-1}]\npools: [{name: p, site: u}]",
-     ["pools[p].offerings spec.missing-field", "pools[p].size spec.missing-field"]),
-    ("min over max", AWS.format(low=3, high=2, types="p5.48xlarge", market="spot", budgets="[]"),
-     ["pools[b].size.min spec.min-over-max"]),
-    ("emulated GPUs on metal", "sites: [{name: m, kind: metal}]\n"
-     "pools: [{name: p, site: m, nodes: a, gpu: {model: H100-SXM5-80GB, count: 8, emulate: always}}]",
-     ["pools[p].gpu.emulate spec.not-for-kind"]),
-    ("a model that nobody knows", SITE + "pools: [{name: p, site: here, nodes: a, gpu: {model: H100-SXM5-8GB, count: 8}}]",
-     ["pools[p].gpu.model spec.unknown-gpu-model"]),
-    ("owned capacity on aws", AWS.format(low=0, high=1, types="p5.48xlarge", market="owned", budgets="[]"),
-     ["pools[b].offerings[0].market spec.not-for-kind"]),
-    ("a block without its id", AWS.format(low=0, high=1, types="p5.48xlarge", market="capacity_block", budgets="[]"),
-     ["pools[b].offerings[0].reservation spec.missing-field"]),
-    ("GPUs that the type has not", AWS.format(low=0, high=1, types="p5.48xlarge", market="spot", budgets="[]").replace(
-        "    size", "    gpu: {model: H100-SXM5-80GB, count: 4}\n    size"), ["pools[b].gpu spec.gpu-not-of-type"]),
-    ("a zone of another region", "sites: [{name: u, kind: aws, region: us-east-1, zones: [us-west-2a]}]\npools: []",
-     ["sites[u].zones[0] spec.zone-elsewhere"]),
+    (
+        "a node in two pools",
+        SITE + "pools: [{name: p, site: here, nodes: 'n[1-4]'}, {name: r, site: here, nodes: 'n[3-9]'}]",
+        ["pools[r].nodes spec.node-twice"],
+    ),
+    (
+        "no nodes on a local site",
+        SITE + "pools: [{name: p, site: here}]",
+        ["pools[p].nodes spec.missing-field"],
+    ),
+    (
+        "size on a local site",
+        SITE + "pools: [{name: p, site: here, nodes: a, size: {max: 1}}]",
+        ["pools[p].size spec.not-for-kind"],
+    ),
+    (
+        "nodes on aws",
+        "sites: [{name: u, kind: aws, region: us-east-1}]\n"
+         "pools: [{name: p, site: u, nodes: a, size: {max: 1}, offerings: [{type: p5.48xlarge, market: spot}]}]",
+        ["pools[p].nodes spec.not-for-kind"],
+    ),
+    (
+        "neither size nor offerings on aws",
+        "sites: [{name: u, kind: aws, region: us-east-1}]\npools: [{name: p, site: u}]",
+        ["pools[p].offerings spec.missing-field", "pools[p].size spec.missing-field"],
+    ),
+    (
+        "min over max",
+        AWS.format(low=3, high=2, types="p5.48xlarge", market="spot", budgets="[]"),
+        ["pools[b].size.min spec.min-over-max"],
+    ),
+    (
+        "emulated GPUs on metal",
+        "sites: [{name: m, kind: metal}]\n"
+         "pools: [{name: p, site: m, nodes: a, gpu: {model: H100-SXM5-80GB, count: 8, emulate: always}}]",
+        ["pools[p].gpu.emulate spec.not-for-kind"],
+    ),
+    (
+        "a model that nobody knows",
+        SITE + "pools: [{name: p, site: here, nodes: a, gpu: {model: H100-SXM5-8GB, count: 8}}]",
+        ["pools[p].gpu.model spec.unknown-gpu-model"],
+    ),
+    (
+        "owned capacity on aws",
+        AWS.format(low=0, high=1, types="p5.48xlarge", market="owned", budgets="[]"),
+        ["pools[b].offerings[0].market spec.not-for-kind"],
+    ),
+    (
+        "a block without its id",
+        AWS.format(low=0, high=1, types="p5.48xlarge", market="capacity_block", budgets="[]"),
+        ["pools[b].offerings[0].reservation spec.missing-field"],
+    ),
+    (
+        "GPUs that the type has not",
+        AWS.format(low=0, high=1, types="p5.48xlarge", market="spot", budgets="[]").replace(
+            "    size", "    gpu: {model: H100-SXM5-80GB, count: 4}\n    size"
+        ),
+        ["pools[b].gpu spec.gpu-not-of-type"],
+    ),
+    (
+        "a zone of another region",
+        "sites: [{name: u, kind: aws, region: us-east-1, zones: [us-west-2a]}]\npools: []",
+        ["sites[u].zones[0] spec.zone-elsewhere"],
+    ),
     # --- storage ---
-    ("nfs without a source", SITE + POOL + "storage: [{name: s, kind: nfs, path: /s}]",
-     ["storage[s].source spec.missing-field"]),
-    ("purging what is shared", SITE + POOL + "storage: [{name: s, kind: nfs, source: x, path: /s, purge: true}]",
-     ["storage[s].purge spec.not-for-kind"]),
-    ("purging what is not the job's", SITE + POOL + "storage: [{name: s, kind: local, path: /s, purge: true}]",
-     ["storage[s].purge spec.needs-field"]),
-    ("two at one path", SITE + POOL + "storage: [{name: s, kind: local, path: /s}, {name: t, kind: local, path: /s}]",
-     ["storage[t].path spec.duplicate-item"]),
+    (
+        "nfs without a source",
+        SITE + POOL + "storage: [{name: s, kind: nfs, path: /s}]",
+        ["storage[s].source spec.missing-field"],
+    ),
+    (
+        "purging what is shared",
+        SITE + POOL + "storage: [{name: s, kind: nfs, source: x, path: /s, purge: true}]",
+        ["storage[s].purge spec.not-for-kind"],
+    ),
+    (
+        "purging what is not the job's",
+        SITE + POOL + "storage: [{name: s, kind: local, path: /s, purge: true}]",
+        ["storage[s].purge spec.needs-field"],
+    ),
+    (
+        "two at one path",
+        SITE + POOL + "storage: [{name: s, kind: local, path: /s}, {name: t, kind: local, path: /s}]",
+        ["storage[t].path spec.duplicate-item"],
+    ),
     # --- fabric and power domains ---
-    ("a unit with a strange node", SITE.replace("local}", "local, fabric: {units: {u: 'n[1-5]'}}}") + POOL,
-     ["sites[here].fabric.units.u spec.node-unknown"]),
-    ("a node in two units", SITE.replace("local}", "local, fabric: {units: {u: n1, v: 'n[1-2]'}}}") + POOL,
-     ["sites[here].fabric.units.v spec.node-twice"]),
-    ("a parent and feeds", POWER.format(domains="[{name: a, limit_kw: 99}, {name: b, limit_kw: 99, parent: a, fed_by: [a]}]",
-     gpus=0, budgets="[]"), ["sites[here].power.domains[b].fed_by spec.exclusive-fields"]),
-    ("2N with one feed", POWER.format(domains="[{name: a, limit_kw: 99}, {name: b, limit_kw: 99, fed_by: [a], redundancy: 2N}]",
-     gpus=0, budgets="[]"), ["sites[here].power.domains[b].redundancy spec.redundancy-feeds"]),
-    ("domains in a circle", POWER.format(domains="[{name: a, limit_kw: 9, parent: b}, {name: b, limit_kw: 9, fed_by: [a]}]",
-     gpus=0, budgets="[]"), ["sites[here].power.domains[a].parent spec.cycle"]),
-    ("a domain that limits nothing", POWER.format(domains="[{name: a}]", gpus=0, budgets="[]"),
-     ["sites[here].power.domains[a] spec.idle-domain"]),
+    (
+        "a unit with a strange node",
+        SITE.replace("local}", "local, fabric: {units: {u: 'n[1-5]'}}}") + POOL,
+        ["sites[here].fabric.units.u spec.node-unknown"],
+    ),
+    (
+        "a node in two units",
+        SITE.replace("local}", "local, fabric: {units: {u: n1, v: 'n[1-2]'}}}") + POOL,
+        ["sites[here].fabric.units.v spec.node-twice"],
+    ),
+    (
+        "a parent and feeds",
+        POWER.format(
+            domains="[{name: a, limit_kw: 99}, {name: b, limit_kw: 99, parent: a, fed_by: [a]}]",
+            gpus=0,
+            budgets="[]",
+        ),
+        ["sites[here].power.domains[b].fed_by spec.exclusive-fields"],
+    ),
+    (
+        "2N with one feed",
+        POWER.format(
+            domains="[{name: a, limit_kw: 99}, {name: b, limit_kw: 99, fed_by: [a], redundancy: 2N}]",
+            gpus=0,
+            budgets="[]",
+        ),
+        ["sites[here].power.domains[b].redundancy spec.redundancy-feeds"],
+    ),
+    (
+        "domains in a circle",
+        POWER.format(
+            domains="[{name: a, limit_kw: 9, parent: b}, {name: b, limit_kw: 9, fed_by: [a]}]",
+            gpus=0,
+            budgets="[]",
+        ),
+        ["sites[here].power.domains[a].parent spec.cycle"],
+    ),
+    (
+        "a domain that limits nothing",
+        POWER.format(domains="[{name: a}]", gpus=0, budgets="[]"),
+        ["sites[here].power.domains[a] spec.idle-domain"],
+    ),
     # --- queues ---
-    ("a share in both", QUEUES + "[{name: q, guarantee: [{pool: p, gpu_model: H100-SXM5-80GB, gpus: 1}]}]",
-     ["queues[q].guarantee[p].gpu_model spec.exclusive-fields"]),
-    ("a share in nothing", QUEUES + "[{name: q, guarantee: [{gpus: 1}]}]",
-     ["queues[q].guarantee[0].pool spec.needs-one-of"]),
-    ("a share twice", QUEUES + "[{name: q, guarantee: [{pool: p, gpus: 1}, {pool: p, gpus: 2}]}]",
-     ["queues[q].guarantee[p].pool spec.duplicate-item"]),
-    ("a default over the most", QUEUES + "[{name: q, limits: {default_time_limit: 2h, max_time_limit: 1h}}]",
-     ["queues[q].limits.default_time_limit spec.min-over-max"]),
+    (
+        "a share in both",
+        QUEUES + "[{name: q, guarantee: [{pool: p, gpu_model: H100-SXM5-80GB, gpus: 1}]}]",
+        ["queues[q].guarantee[p].gpu_model spec.exclusive-fields"],
+    ),
+    (
+        "a share in nothing",
+        QUEUES + "[{name: q, guarantee: [{gpus: 1}]}]",
+        ["queues[q].guarantee[0].pool spec.needs-one-of"],
+    ),
+    (
+        "a share twice",
+        QUEUES + "[{name: q, guarantee: [{pool: p, gpus: 1}, {pool: p, gpus: 2}]}]",
+        ["queues[q].guarantee[p].pool spec.duplicate-item"],
+    ),
+    (
+        "a default over the most",
+        QUEUES + "[{name: q, limits: {default_time_limit: 2h, max_time_limit: 1h}}]",
+        ["queues[q].limits.default_time_limit spec.min-over-max"],
+    ),
     # --- budgets ---
     ("a budget on nothing", SITE + POOL + "budgets: [{name: b}]", ["budgets[b] spec.needs-one-of"]),
-    ("windows without a domain", SITE + POOL + "budgets: [{name: b, windows: [{from: '10:00', to: '11:00', limit_kw: 1}]}]",
-     ["budgets[b].windows spec.needs-field"]),
-    ("power and money in one", POWER.format(domains="[{name: a, limit_kw: 99}]", gpus=0,
-     budgets="[{name: b, domain: a, windows: [{from: '10:00', to: '11:00', limit_kw: 50}], usd_per_hour: 1}]"),
-     ["budgets[b].usd_per_hour spec.exclusive-fields"]),
-    ("a window of no length", POWER.format(domains="[{name: a, limit_kw: 99}]", gpus=0,
-     budgets="[{name: b, domain: a, windows: [{from: '10:00', to: '10:00', limit_kw: 50}]}]"),
-     ["budgets[b].windows[0].to spec.zero-window"]),
-    ("a budget on two things", SITE + POOL + "budgets: [{name: b, applies_to: {site: here, pool: p}, usd_per_hour: 1}]",
-     ["budgets[b].applies_to.pool spec.exclusive-fields"]),
+    (
+        "windows without a domain",
+        SITE + POOL + "budgets: [{name: b, windows: [{from: '10:00', to: '11:00', limit_kw: 1}]}]",
+        ["budgets[b].windows spec.needs-field"],
+    ),
+    (
+        "power and money in one",
+        POWER.format(
+            domains="[{name: a, limit_kw: 99}]",
+            gpus=0,
+            budgets="[{name: b, domain: a, windows: [{from: '10:00', to: '11:00', limit_kw: 50}], usd_per_hour: 1}]",
+        ),
+        ["budgets[b].usd_per_hour spec.exclusive-fields"],
+    ),
+    (
+        "a window of no length",
+        POWER.format(
+            domains="[{name: a, limit_kw: 99}]",
+            gpus=0,
+            budgets="[{name: b, domain: a, windows: [{from: '10:00', to: '10:00', limit_kw: 50}]}]",
+        ),
+        ["budgets[b].windows[0].to spec.zero-window"],
+    ),
+    (
+        "a budget on two things",
+        SITE + POOL + "budgets: [{name: b, applies_to: {site: here, pool: p}, usd_per_hour: 1}]",
+        ["budgets[b].applies_to.pool spec.exclusive-fields"],
+    ),
     # --- access ---
     ("a group of nobody", SITE + POOL + "access: {groups: {g: {}}}", ["access.groups.g spec.needs-one-of"]),
-    ("a grant on nothing", SITE + POOL + "access: {groups: {g: {posix: g}}, grants: [{role: read, to: g, on: {}}]}",
-     ["access.grants[0].on spec.needs-one-of"]),
-]  # fmt: skip
+    (
+        "a grant on nothing",
+        SITE + POOL + "access: {groups: {g: {posix: g}}, grants: [{role: read, to: g, on: {}}]}",
+        ["access.grants[0].on spec.needs-one-of"],
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "body", "wanted"), FAULTS, ids=[name for name, _, _ in FAULTS])
@@ -163,7 +306,8 @@ def test_guarantees_fit_into_parents_and_pools(root: int, a: int, b: int, c: int
 
 
 def test_guarantees_by_model_and_by_pool_share_the_same_gpus() -> None:
-    both = "[{{name: a, guarantee: [{{pool: p, gpus: 20}}]}}, {{name: b, guarantee: [{{gpu_model: H100-SXM5-80GB, gpus: {n}}}]}}]"
+    by_model = "{{name: b, guarantee: [{{gpu_model: H100-SXM5-80GB, gpus: {n}}}]}}"
+    both = "[{{name: a, guarantee: [{{pool: p, gpus: 20}}]}}, " + by_model + "]"
     assert said(QUEUES + both.format(n=12)) == []
     assert said(QUEUES + both.format(n=13)) == [
         "queues[b].guarantee[H100-SXM5-80GB].gpus spec.guarantee-over-capacity"
@@ -176,30 +320,53 @@ def test_the_sum_of_the_message_is_right() -> None:
     assert error.hint == "lower them by 4 GPUs in all"
 
 
+RACK = "{name: r, nodes: 'n[1-4]', fed_by: [a, b], limit_kw: 12"
+
+
 # 16 GPUs of 700 W are 11.2 kW
 @pytest.mark.parametrize(
     ("domains", "wanted"),
     [
         ("[{name: a, limit_kw: 11.2}]", []),
-        ("[{name: a, limit_kw: 11.199}]", ["sites[here].power.domains[a].limit_kw spec.guarantee-over-power"]),
+        (
+            "[{name: a, limit_kw: 11.199}]",
+            ["sites[here].power.domains[a].limit_kw spec.guarantee-over-power"],
+        ),
         ("[{name: a, limit_kw: 14, derate: 0.8}]", []),
-        ("[{name: a, limit_kw: 13.9, derate: 0.8}]", ["sites[here].power.domains[a].limit_kw spec.guarantee-over-power"]),
+        (
+            "[{name: a, limit_kw: 13.9, derate: 0.8}]",
+            ["sites[here].power.domains[a].limit_kw spec.guarantee-over-power"],
+        ),
         ("[{name: a, limit_kw: 12, unmanaged_kw: 0.8}]", []),
-        ("[{name: a, limit_kw: 12, unmanaged_kw: 0.9}]", ["sites[here].power.domains[a].limit_kw spec.guarantee-over-power"]),
+        (
+            "[{name: a, limit_kw: 12, unmanaged_kw: 0.9}]",
+            ["sites[here].power.domains[a].limit_kw spec.guarantee-over-power"],
+        ),
         # half of the nodes hang on b: both halves of the guarantee can run elsewhere
         ("[{name: a, limit_kw: 12}, {name: b, parent: a, nodes: 'n[1-2]', limit_kw: 0.1}]", []),
         # three quarters hang on b: one node's worth must run there
-        ("[{name: a, limit_kw: 12}, {name: b, parent: a, nodes: 'n[1-3]', limit_kw: 5}]",
-         ["sites[here].power.domains[b].limit_kw spec.guarantee-over-power"]),
+        (
+            "[{name: a, limit_kw: 12}, {name: b, parent: a, nodes: 'n[1-3]', limit_kw: 5}]",
+            ["sites[here].power.domains[b].limit_kw spec.guarantee-over-power"],
+        ),
         # two feeds share the load (N), or each carries all of it (2N)
-        ("[{name: a, limit_kw: 5.6}, {name: b, limit_kw: 5.6}, {name: r, nodes: 'n[1-4]', fed_by: [a, b], limit_kw: 12}]", []),
-        ("[{name: a, limit_kw: 11}, {name: b, limit_kw: 12}, {name: r, nodes: 'n[1-4]', fed_by: [a, b], redundancy: 2N, limit_kw: 12}]",
-         ["sites[here].power.domains[a].limit_kw spec.guarantee-over-power"]),
+        (
+            "[{name: a, limit_kw: 5.6}, {name: b, limit_kw: 5.6}, " + RACK + "}]",
+            [],
+        ),
+        (
+            "[{name: a, limit_kw: 11}, {name: b, limit_kw: 12}, " + RACK + ", redundancy: 2N}]",
+            ["sites[here].power.domains[a].limit_kw spec.guarantee-over-power"],
+        ),
         # a load on two feeds burdens what feeds both of them once
-        ("[{name: t, limit_kw: 11.2}, {name: a, parent: t, limit_kw: 12}, {name: b, parent: t, limit_kw: 12},"
-         " {name: r, nodes: 'n[1-4]', fed_by: [a, b], redundancy: 2N, limit_kw: 12}]", []),
+        (
+            "[{name: t, limit_kw: 11.2}, {name: a, parent: t, limit_kw: 12}, {name: b, parent: t, limit_kw: 12}, "
+            + RACK
+            + ", redundancy: 2N}]",
+            [],
+        ),
     ],
-)  # fmt: skip
+)
 def test_power_carries_what_is_guaranteed(domains: str, wanted: list[str]) -> None:
     assert said(POWER.format(domains=domains, gpus=16, budgets="[]")) == wanted
 

@@ -1,7 +1,7 @@
 """Whatever is in a file or a request, the answer is a model or errors: never an exception, never a hang.
 
-Comes in: random bytes, random YAML, and sound documents with random damage. Goes out: proof that each error has a known
-code, a place inside the file and printable words.
+Comes in: random bytes, random YAML, and sound documents with random damage. Goes out: proof that each error has a
+known code, a place inside the file and printable words.
 """
 
 from __future__ import annotations
@@ -23,13 +23,22 @@ from orchestrator.spec.tree import read_tree
 pytestmark = pytest.mark.property
 
 FULL = Path(__file__).parent / "full"
-WORDS = ["a", "no", "1", "~", "2N", "-", "- ", ": ", ":", "?", "[", "]", "{", "}", ",", "&x ", "*x", "!!str ", "|", ">",
-         "'", '"', "#", "\n", "\n  ", "\t", "<<", "---", "...", "%", "@", "`", "\\", "é", "日", "\u2028", "\x85", "\ufeff",
-         "\r", "kind", "Cluster", "Job", "apiVersion", "gangline/v1", "sites", "pools", "name", "n[1-9]"]  # fmt: skip
+WORDS = [
+    *["a", "no", "1", "~", "2N", "-", ":", "?", "[", "]", "{", "}", ",", "&x", "*x", "|", ">", "'", '"', "#", "<<", "---", "...", "%", "@", "`", "\\", "é", "日", "kind", "Cluster", "Job", "apiVersion"],
+    *["gangline/v1", "sites", "pools", "name", "n[1-9]"],
+    *("- ", ": ", "!!str ", "\n", "\n  ", "\t", "\r", "\u2028", "\x85", "\ufeff"),
+]
 SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.integers(-(10**40), 10**40), st.floats(), st.text(max_size=8),
-    st.sampled_from(["h100", "hall", "n[1-3]", "10m", "1GiB", "mon-fri", "17:00", "env:X", "research", "spot", "\ud800"]),
-)  # fmt: skip
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(-(10**40), 10**40),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(
+        ["h100", "hall", "n[1-3]", "10m", "1GiB", "mon-fri", "17:00", "env:X", "research", "spot", "\ud800"]
+    ),
+)
 VALUES = st.recursive(
     SCALARS,
     lambda inner: (
@@ -57,10 +66,13 @@ def read_lines(text: str) -> list[str]:
 
 @given(st.binary(max_size=200))
 def test_random_bytes(data: bytes) -> None:
+    fault, text = None, ""
     try:
         text = text_of_bytes(data)
     except Unreadable as error:
-        assert error.problem.code in spec.FAULTS
+        fault = error.problem
+    if fault is not None:
+        assert fault.code in spec.FAULTS
         return
     sound(spec.validate_text(text, "f.yaml").errors, text)
     read_inventory(text)
@@ -130,11 +142,12 @@ def test_damaged_jobs(data: Any) -> None:
     loaded = spec.load_job_text(text, "job.yaml", CLUSTER)
     sound(loaded.errors, text)
     assert (loaded.job is None) == bool(loaded.errors)
+    told: tuple[spec.SpecError, ...] | None = None
     try:
         spec.job_from_document(data, CLUSTER)
     except spec.InvalidDocument as error:
-        assert error.errors
-        assert all(one.code in spec.FAULTS for one in error.errors)
+        told = error.errors
+    assert told is None or (told and all(one.code in spec.FAULTS for one in told))
 
 
 CLUSTER = spec.load_cluster(str(FULL / "cluster.yaml")).cluster

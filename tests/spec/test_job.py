@@ -17,29 +17,62 @@ from tests.spec.said import cluster_of, job_said
 FAULTS: list[tuple[str, str, list[str]]] = [
     ("tasks and nodes", "tasks: 4\nnodes: 2\ncommand: x", ["spec.nodes job.not-with-form"]),
     ("tasks and per_node", "tasks: 4\nper_node: {gpus: 1}\ncommand: x", ["spec.per_node job.not-with-form"]),
-    ("tasks and elastic", "tasks: 4\nelastic: {min_nodes: 1, mode: live}\ncommand: x", ["spec.elastic job.not-with-form"]),
-    ("per_task without tasks", "nodes: 4\nper_task: {gpus: 1}\ncommand: x", ["spec.per_task job.not-with-form"]),
-    ("a launcher of tasks", "tasks: 4\nlaunch: {kind: launcher}\ncommand: x", ["spec.tasks job.not-with-form"]),
-    ("a launcher with ranks", "nodes: 2\ntasks_per_node: 8\nlaunch: {kind: launcher}\ncommand: x",
-     ["spec.tasks_per_node job.not-with-form"]),
-    ("more than all nodes", "nodes: 2\nelastic: {min_nodes: 3, mode: live}\ncommand: x",
-     ["spec.elastic.min_nodes spec.min-over-max"]),
-    ("a cap over the other", "gpu_power: {min_watts: 700, max_watts: 500}\ncommand: x",
-     ["spec.gpu_power.min_watts spec.min-over-max"]),
-    ("a signal that nobody names", "checkpoint: {by: signal}\ncommand: x", ["spec.checkpoint.stop spec.missing-field"]),
+    (
+        "tasks and elastic",
+        "tasks: 4\nelastic: {min_nodes: 1, mode: live}\ncommand: x",
+        ["spec.elastic job.not-with-form"],
+    ),
+    (
+        "per_task without tasks",
+        "nodes: 4\nper_task: {gpus: 1}\ncommand: x",
+        ["spec.per_task job.not-with-form"],
+    ),
+    (
+        "a launcher of tasks",
+        "tasks: 4\nlaunch: {kind: launcher}\ncommand: x",
+        ["spec.tasks job.not-with-form"],
+    ),
+    (
+        "a launcher with ranks",
+        "nodes: 2\ntasks_per_node: 8\nlaunch: {kind: launcher}\ncommand: x",
+        ["spec.tasks_per_node job.not-with-form"],
+    ),
+    (
+        "more than all nodes",
+        "nodes: 2\nelastic: {min_nodes: 3, mode: live}\ncommand: x",
+        ["spec.elastic.min_nodes spec.min-over-max"],
+    ),
+    (
+        "a cap over the other",
+        "gpu_power: {min_watts: 700, max_watts: 500}\ncommand: x",
+        ["spec.gpu_power.min_watts spec.min-over-max"],
+    ),
+    (
+        "a signal that nobody names",
+        "checkpoint: {by: signal}\ncommand: x",
+        ["spec.checkpoint.stop spec.missing-field"],
+    ),
     ("storage twice", "needs: [a, a]\ncommand: x", ["spec.needs[1] spec.duplicate-item"]),
     ("no command", "nodes: 1", ["spec.command spec.missing-field"]),
     ("an empty command", "command: '  '", ["spec.command job.empty-command"]),
     ("an empty list", "command: []", ["spec.command job.empty-command"]),
     ("a number among words", "command: [sleep, 5]", ["spec.command[1] spec.wrong-type"]),
     ("an unknown placeholder", "output: logs/%q.out\ncommand: x", ["spec.output job.bad-placeholder"]),
-    ("a number as a variable", "env: {OMP_NUM_THREADS: 8}\ncommand: x", ["spec.env.OMP_NUM_THREADS spec.wrong-type"]),
-    ("a name of Gangline's own", "env: {GANGLINE_JOB: '1'}\ncommand: x", ["spec.env.GANGLINE_JOB spec.bad-name"]),
+    (
+        "a number as a variable",
+        "env: {OMP_NUM_THREADS: 8}\ncommand: x",
+        ["spec.env.OMP_NUM_THREADS spec.wrong-type"],
+    ),
+    (
+        "a name of Gangline's own",
+        "env: {GANGLINE_JOB: '1'}\ncommand: x",
+        ["spec.env.GANGLINE_JOB spec.bad-name"],
+    ),
     ("a bare number as time", "time_limit: 3600\ncommand: x", ["spec.time_limit spec.wrong-type"]),
     ("a relative workdir", "workdir: run7\ncommand: x", ["spec.workdir spec.bad-path"]),
     ("a way out of the workdir", "workdir: /home/../etc\ncommand: x", ["spec.workdir spec.bad-path"]),
     ("SIGKILL as a request", "stop: {signal: SIGKILL}\ncommand: x", ["spec.stop.signal spec.bad-choice"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "body", "wanted"), FAULTS, ids=[name for name, _, _ in FAULTS])
@@ -59,25 +92,55 @@ CLUSTER = cluster_of("""\
     """)
 
 AGAINST: list[tuple[str, str, list[str]]] = [
-    ("all is there", "queue: research\nneeds: [home]\ntopology: {required: spine, preferred: nvlink}\ncommand: x", []),
+    (
+        "all is there",
+        "queue: research\nneeds: [home]\ntopology: {required: spine, preferred: nvlink}\ncommand: x",
+        [],
+    ),
     ("no such queue", "queue: reserch\ncommand: x", ["spec.queue spec.dangling-reference"]),
     ("no default queue", "command: x", ["spec.queue spec.dangling-reference"]),
-    ("no such storage", "queue: research\nneeds: [home, hom]\ncommand: x", ["spec.needs[1] spec.dangling-reference"]),
-    ("no such level", "queue: research\ntopology: {required: rack}\ncommand: x",
-     ["spec.topology.required spec.dangling-reference"]),
-    ("no such model", "queue: research\nper_node: {gpus: 8, gpu_model: [H200-SXM5-141GB, H100]}\ncommand: x",
-     ["spec.per_node.gpu_model[1] spec.dangling-reference"]),
-    ("too slow for spot", "queue: research\nper_node: {gpus: 8, gpu_model: H200-SXM5-141GB}\nstop: {grace: 121s}\ncommand: x",
-     ["spec.stop.grace job.grace-over-notice"]),
-    ("just in time for spot", "queue: research\nper_node: {gpus: 8, gpu_model: H200-SXM5-141GB}\nstop: {grace: 2m}\ncommand: x",
-     []),
-    ("slow, but not on spot only", "queue: research\nper_node: {gpus: 8}\nstop: {grace: 10m}\ncommand: x", []),
-    ("slow in its checkpoint", "queue: research\nper_node: {gpus: 1, gpu_model: H200-SXM5-141GB}\n"
-     "checkpoint: {by: signal, stop: {signal: SIGUSR1, grace: 3m}}\ncommand: x",
-     ["spec.checkpoint.stop.grace job.grace-over-notice"]),
-    ("a fault alone and one against it", "queue: none\ntasks: 2\nnodes: 1\ncommand: x",
-     ["spec.queue spec.dangling-reference", "spec.nodes job.not-with-form"]),
-]  # fmt: skip
+    (
+        "no such storage",
+        "queue: research\nneeds: [home, hom]\ncommand: x",
+        ["spec.needs[1] spec.dangling-reference"],
+    ),
+    (
+        "no such level",
+        "queue: research\ntopology: {required: rack}\ncommand: x",
+        ["spec.topology.required spec.dangling-reference"],
+    ),
+    (
+        "no such model",
+        "queue: research\nper_node: {gpus: 8, gpu_model: [H200-SXM5-141GB, H100]}\ncommand: x",
+        ["spec.per_node.gpu_model[1] spec.dangling-reference"],
+    ),
+    (
+        "too slow for spot",
+        "queue: research\nper_node: {gpus: 8, gpu_model: H200-SXM5-141GB}\nstop: {grace: 121s}\ncommand: x",
+        ["spec.stop.grace job.grace-over-notice"],
+    ),
+    (
+        "just in time for spot",
+        "queue: research\nper_node: {gpus: 8, gpu_model: H200-SXM5-141GB}\nstop: {grace: 2m}\ncommand: x",
+        [],
+    ),
+    (
+        "slow, but not on spot only",
+        "queue: research\nper_node: {gpus: 8}\nstop: {grace: 10m}\ncommand: x",
+        [],
+    ),
+    (
+        "slow in its checkpoint",
+        "queue: research\nper_node: {gpus: 1, gpu_model: H200-SXM5-141GB}\n"
+         "checkpoint: {by: signal, stop: {signal: SIGUSR1, grace: 3m}}\ncommand: x",
+        ["spec.checkpoint.stop.grace job.grace-over-notice"],
+    ),
+    (
+        "a fault alone and one against it",
+        "queue: none\ntasks: 2\nnodes: 1\ncommand: x",
+        ["spec.queue spec.dangling-reference", "spec.nodes job.not-with-form"],
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "body", "wanted"), AGAINST, ids=[name for name, _, _ in AGAINST])

@@ -14,9 +14,9 @@ import pytest
 
 from orchestrator import bundled, spec
 from orchestrator.model.cluster import (
+    JOB_PORTS,
     ClusterSpec,
     Emulate,
-    JOB_PORTS,
     Queue,
     QueueLimits,
     Share,

@@ -1,6 +1,7 @@
 """How faults look: line, caret and hint as DESIGN section 7 shows them, on any line and any terminal.
 
-Comes in: faulty texts. Goes out: proof of the exact text, of caret columns, and that nothing in a file acts on a terminal.
+Comes in: faulty texts. Goes out: proof of the exact text, of caret columns, and that nothing in a file acts on a
+terminal.
 """
 
 from __future__ import annotations

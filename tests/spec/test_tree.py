@@ -22,16 +22,48 @@ def value(text: str) -> object:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("no", "no"), ("yes", "yes"), ("on", "on"), ("y", "y"), ("True", True), ("FALSE", False), ("tRue", "tRue"),
-        ("22:30", "22:30"), ("1:2:3", "1:2:3"), ("2026-11-30", "2026-11-30"),
-        ("~", None), ("null", None), ("Null", None), ("nULL", "nULL"),
-        ("0o17", 15), ("017", 17), ("0x1F", 31), ("0b1", "0b1"), ("1_000", "1_000"), ("+12", 12), ("-0", 0), ("0x", "0x"),
-        ("1e3", 1000.0), (".5", 0.5), ("1.", 1.0), ("-.5e-1", -0.05), (".", "."), ("1.2.3", "1.2.3"), ("1e", "1e"),
-        (".inf", math.inf), ("-.INF", -math.inf), ("inf", "inf"), ("=", "="), ("<<", "<<"),
-        ("'5'", "5"), ('"5"', "5"), ("|\n  5\n", "5\n"), (">-\n  5\n", "5"), ("''", ""),
+        ("no", "no"),
+        ("yes", "yes"),
+        ("on", "on"),
+        ("y", "y"),
+        ("True", True),
+        ("FALSE", False),
+        ("tRue", "tRue"),
+        ("22:30", "22:30"),
+        ("1:2:3", "1:2:3"),
+        ("2026-11-30", "2026-11-30"),
+        ("~", None),
+        ("null", None),
+        ("Null", None),
+        ("nULL", "nULL"),
+        ("0o17", 15),
+        ("017", 17),
+        ("0x1F", 31),
+        ("0b1", "0b1"),
+        ("1_000", "1_000"),
+        ("+12", 12),
+        ("-0", 0),
+        ("0x", "0x"),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("1.", 1.0),
+        ("-.5e-1", -0.05),
+        (".", "."),
+        ("1.2.3", "1.2.3"),
+        ("1e", "1e"),
+        (".inf", math.inf),
+        ("-.INF", -math.inf),
+        ("inf", "inf"),
+        ("=", "="),
+        ("<<", "<<"),
+        ("'5'", "5"),
+        ('"5"', "5"),
+        ("|\n  5\n", "5\n"),
+        (">-\n  5\n", "5"),
+        ("''", ""),
         ("12345678901234567890123", 12345678901234567890123),
     ],
-)  # fmt: skip
+)
 def test_scalars_follow_the_core_schema(text: str, wanted: object) -> None:
     read = value(f"- {text}")
     assert isinstance(read, list)
@@ -105,8 +137,11 @@ def test_an_ini_file_gets_its_own_advice() -> None:
 
 def test_aliases_stand_for_whole_values() -> None:
     assert value("a: &x {b: [1, 2]}\nc: *x\nd: &y 5\ne: [*y, *y]\n") == {
-        "a": {"b": [1, 2]}, "c": {"b": [1, 2]}, "d": 5, "e": [5, 5],
-    }  # fmt: skip
+        "a": {"b": [1, 2]},
+        "c": {"b": [1, 2]},
+        "d": 5,
+        "e": [5, 5],
+    }
 
 
 def test_aliases_that_multiply_are_stopped() -> None:

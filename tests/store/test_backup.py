@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.model.clock import ManualClock
 from orchestrator.model.errors import Conflict, Fenced, NotFound
-from orchestrator.store import connect
+from orchestrator.store import connect, copy
 from orchestrator.store.backup import backup, verify
 from orchestrator.store.base import Snapshot
 from orchestrator.store.faults import Damaged
@@ -108,6 +108,16 @@ def test_a_backup_without_hard_links_still_replaces_nothing(
     assert verify(tmp_path / "backup").last == 40
     with pytest.raises(Conflict):
         store.backup(str(tmp_path / "backup"))
+
+
+def test_a_file_that_appears_while_a_backup_is_written_is_not_replaced(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _filled(store)
+    monkeypatch.setattr(copy, "sync_file", lambda _part: (tmp_path / "backup").write_text("somebody's"))
+    with pytest.raises(Conflict):
+        store.backup(str(tmp_path / "backup"))
+    assert (tmp_path / "backup").read_text() == "somebody's"
 
 
 # --- verify -----------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from orchestrator.model.errors import Unavailable
 from orchestrator.store import connect, writer
+from orchestrator.store.backup import verify
 from orchestrator.store.base import HistoryQuery, Snapshot
 from orchestrator.store.faults import explain
 from orchestrator.store.open import open_store
@@ -38,7 +41,7 @@ def _fail_commit(
     real = writer.commit
 
     def commit(connection: sqlite3.Connection) -> None:
-        patch.undo()
+        patch.setattr(writer, "commit", real)
         before(connection)
         if after:
             real(connection)
@@ -86,6 +89,44 @@ def test_a_broken_connection_is_replaced_and_the_ledger_decides(
     assert store.last() == (0, 0)
     store.append(batch(1, 3, epoch))
     assert store.last() == (3, T0)
+
+
+def _committed_then_broken(connection: sqlite3.Connection) -> None:
+    """The connection is lost after COMMIT did its work and before it said so."""
+    connection.execute("COMMIT")
+    connection.close()
+
+
+def test_a_batch_that_recovery_finds_is_made_durable_and_counts(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epoch = claimed(store)
+    reader = store.reader()  # without it the closing connection would empty the log
+    _fail_commit(monkeypatch, _committed_then_broken, after=False)
+    store.append(batch(1, 3, epoch), [ended(1)])
+    for suffix in ("-wal", "-shm"):
+        (tmp_path / f"ledger.db{suffix}").rename(tmp_path / f"gone{suffix}")
+    shutil.copy(tmp_path / "ledger.db", tmp_path / "copied.db")
+    assert verify(tmp_path / "copied.db").last == 3
+    reader.close()
+
+
+def test_a_batch_that_cannot_be_made_durable_is_unknown(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect.connect, "__defaults__", (0.05,))
+    epoch = claimed(store)
+    with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as reading:
+        reading.execute("BEGIN")
+        reading.execute("SELECT * FROM meta").fetchall()
+        _fail_commit(monkeypatch, _committed_then_broken, after=False)
+        monkeypatch.setattr(connect.connect, "__defaults__", (0.05,))
+        with pytest.raises(Unavailable) as caught:
+            store.append(batch(1, 3, epoch))
+    assert caught.value.code == "ledger.unknown"
+    again = open_store(tmp_path)
+    assert again.last() == (3, T0)
+    again.close()
 
 
 def test_an_event_of_another_owner_in_its_place_is_not_taken_for_it(

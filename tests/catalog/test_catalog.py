@@ -1,0 +1,53 @@
+"""The catalog's data: complete, dated, with sources, and of one mind with itself."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from orchestrator import catalog
+from orchestrator.model.catalog import Catalog, GpuModel, InstanceType
+from orchestrator.model.codec import decode, encode
+
+CATALOG = catalog.load()
+
+
+def test_it_is_dated_and_has_sources() -> None:
+    for day in (CATALOG.gpus_as_of, CATALOG.instances_as_of):
+        assert dt.date.fromisoformat(day) >= datetime.date(2026, 7, 20)
+    assert len(CATALOG.sources) >= 4
+    assert not any("://" in source for source in CATALOG.sources)
+
+
+@pytest.mark.parametrize("gpu", CATALOG.gpus.values(), ids=CATALOG.gpus)
+def test_gpu_models_have_plausible_figures(gpu: GpuModel) -> None:
+    assert 8 * 2**30 <= gpu.memory <= 512 * 2**30
+    assert 50 <= gpu.max_watts <= 2000
+    assert all(len(one) == 4 and int(one, 16) for one in gpu.pci_ids)
+    nominal = int(gpu.name.rsplit("-", 1)[1].removesuffix("GB"))
+    assert 0.9 * nominal * 10**9 <= gpu.memory <= 1.2 * nominal * 10**9
+
+
+@pytest.mark.parametrize("one", CATALOG.instances.values(), ids=CATALOG.instances)
+def test_instance_types_have_known_gpus(one: InstanceType) -> None:
+    assert one.gpu_model in CATALOG.gpus
+    assert one.gpus in (1, 4, 8)
+    assert one.vcpus >= 4
+    assert one.memory >= 2**34
+    assert all(price > 100_000 for price in one.prices.values())
+
+
+def test_pci_ids_name_one_model() -> None:
+    ids = [one for gpu in CATALOG.gpus.values() for one in gpu.pci_ids]
+    assert len(set(ids)) == len(ids)
+
+
+def test_some_figures_that_designs_rest_on() -> None:
+    assert CATALOG.gpus["H100-SXM5-80GB"].max_watts == 700
+    assert CATALOG.instances["p5.48xlarge"].prices == {"us-east-1": 55_040_000}
+    assert CATALOG.instances["p5e.48xlarge"].prices == {}
+
+
+def test_it_survives_the_codec() -> None:
+    assert decode(Catalog, encode(CATALOG)) == CATALOG

@@ -1,0 +1,196 @@
+"""`nodes`, `gpus`, `queues`, `status`, `token`: their tables to the letter, emulated GPUs called that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from orchestrator.cli.nodes_cmd import gpu_listing, node_listing
+from orchestrator.cli.queues_cmd import queue_listing
+from orchestrator.cli.session import Session
+from orchestrator.cli.status_cmd import words
+from orchestrator.cli.token_cmd import token_listing
+from orchestrator.wire import api_cluster as wire
+from tests.cli.conftest import Said
+from tests.cli.fakes import NOW, FakeClient, ago, device, node
+
+Run = Callable[..., Said]
+Make = Callable[..., FakeClient]
+TABLE = Session()
+
+
+def mark(kind: str, why: str) -> wire.Mark:
+    return wire.Mark(kind=kind, why=why, by="user:bob", since=ago(60))
+
+
+NODES = [
+    node("n1"),
+    node("n2", open=False, marks=[mark("cordoned", "fan replacement")], devices=[device(0, emulated=True)], jobs=[]),
+    node("n3", open=False, contact="unreachable", devices=[], jobs=list(range(9)), cores=0, memory_bytes=0),
+]
+
+
+def test_nodes() -> None:
+    assert node_listing(NOW).text(NODES, TABLE).split("\n") == [
+        "NAME  POOL  STATE        FREE  GPUS  MODEL          CORES  MEMORY  JOBS      WHY",
+        "n1    h100  open            1     2  H100           90/96    1TiB  7         -",
+        "n2    h100  cordoned        1     1  emulated H100  90/96    1TiB  -         fan replacement",
+        "n3    h100  unreachable     0     0  -                  -       -  0,1,2,+6  -",
+    ]
+
+
+def test_nodes_of_one_pool(controller: Make, gangline: Run) -> None:
+    controller().found_nodes = [node("a"), node("b", pool="other")]
+
+    assert gangline("nodes", "--pool", "other", "-o", "name").out == "b\n"
+    assert [item["name"] for item in json.loads(gangline("nodes", "-o", "json").out)["items"]] == ["a", "b"]
+
+
+def test_gpus() -> None:
+    pool = wire.GpuPool(
+        model="H100",
+        pool="local",
+        site="here",
+        emulated=True,
+        nodes=4,
+        open_nodes=3,
+        total=32,
+        free=18,
+        allocated=6,
+        not_ready=8,
+        largest=8,
+        shapes=[wire.FreeShape(gpus=8, nodes=2), wire.FreeShape(gpus=2, nodes=1), wire.FreeShape(gpus=0, nodes=1)],
+    )
+
+    assert gpu_listing().text([pool], TABLE).split("\n") == [
+        "MODEL          POOL   FREE  TOTAL  ALLOCATED  NOT READY  NODES  CAN ASK",
+        "emulated H100  local    18     32          6          8    3/4  8 on 2, 2 on 1",
+    ]
+
+
+def test_queues() -> None:
+    limits = wire.QueueLimits(
+        default_time_limit_s=0,
+        max_time_limit_s=14400,
+        max_running_jobs=0,
+        max_waiting_jobs=0,
+        max_jobs_per_user=5,
+        max_gpus_per_user=0,
+        max_gpus_per_job=0,
+    )
+    queue = wire.Queue(
+        name="research",
+        parent="",
+        weight=2,
+        guarantee=[wire.QueueShare(pool="h100", gpu_model="", gpus=48)],
+        borrow_limit=[],
+        limits=limits,
+        running_jobs=3,
+        used_gpus=40,
+        waiting_jobs=2,
+        waiting_gpus=24,
+        held_jobs=1,
+    )
+
+    assert queue_listing().text([queue], TABLE).split("\n") == [
+        "NAME      GUARANTEE   WEIGHT  RUNNING  GPUS  WAITING  GPUS ASKED  HELD",
+        "research  48 of h100       2        3    40        2          24     1",
+    ]
+    assert "LONGEST" in queue_listing().text([queue], Session(output="wide"))
+
+
+STATUS = wire.Status(
+    cluster="lab",
+    digest="d",
+    version="0.1",
+    epoch=7,
+    seq=1234,
+    updated_at=ago(4),
+    now=NOW,
+    recovering=False,
+    orphans=0,
+    nodes=wire.NodeCounts(total=4, open=3, silent=0, marked=1),
+    gpus=wire.GpuCounts(total=32, free=8, allocated=16, not_ready=8, emulated=32),
+    jobs=wire.JobCounts(held=0, waiting=2, starting=0, running=1, ending=0, lost=0),
+)
+
+
+def test_status() -> None:
+    assert words(STATUS).split("\n") == [
+        "  cluster     lab",
+        "  controller  version 0.1, epoch 7, 1,234 events",
+        "  as of       4s ago",
+        "  nodes       3 of 4 open, 1 marked: `gangline nodes` says why",
+        "  GPUs        8 free of 32, 16 allocated, 8 not ready, all emulated",
+        "  jobs        1 running, 2 waiting",
+    ]
+
+
+def test_status_names_what_needs_a_person() -> None:
+    found = words(STATUS.model_copy(update={"recovering": True, "orphans": 2, "cluster": ""}))
+
+    assert "gangline server recover` lets starts go on" in found
+    assert "2: `gangline server recover` takes them back" in found
+    assert "none yet: `gangline up cluster.yaml`" in found
+
+
+def test_tokens() -> None:
+    tokens = [
+        wire.Token(id="t1", role="submit", name="alice", created_at=ago(3600), expires_at=None),
+        wire.Token(id="t2", role="join", name="n1", created_at=ago(60), expires_at=ago(-7200)),
+        wire.Token(id="t3", role="join", name="n2", created_at=ago(7200), expires_at=ago(60)),
+    ]
+
+    assert token_listing(NOW).text(tokens, TABLE).split("\n") == [
+        "ID  ROLE    NAME     AGE  ENDS IN",
+        "t1  submit  alice  1h00m    never",
+        "t2  join    n1     1m00s    2h00m",
+        "t3  join    n2     2h00m    ended",
+    ]
+
+
+def test_a_new_tokens_secret_is_all_that_is_on_stdout(controller: Make, gangline: Run) -> None:
+    controller()
+
+    said = gangline("token", "create", "--role", "submit", "--name", "alice", "--expires", "30d")
+
+    assert (said.code, said.out) == (0, "gln_secret\n")
+    assert "the secret is not shown again" in said.err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_call_the_command_back(gangline: Run, shell: str) -> None:
+    said = gangline("completion", shell)
+
+    assert said.code == 0
+    assert f"_GANGLINE_COMPLETE={shell}_complete" in said.out.replace("env ", "")
+
+
+def test_completion_of_ids_asks_the_controller(controller: Make, gangline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.cli.fakes import job
+
+    controller(job(12), job(13))
+    monkeypatch.setenv("_GANGLINE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "gangline cancel 1")
+    monkeypatch.setenv("COMP_CWORD", "2")
+
+    assert gangline().out.split() == ["plain,12", "plain,13"]
+
+
+def test_completion_without_a_controller_is_silent(gangline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_GANGLINE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "gangline cancel ")
+    monkeypatch.setenv("COMP_CWORD", "2")
+
+    said = gangline()
+    assert (said.out.strip(), said.err) == ("", "")
+
+
+def test_version_without_a_controller(gangline: Run) -> None:
+    said = gangline("version")
+
+    assert said.code == 0
+    assert said.out.splitlines()[1] == "no controller answers"
+    assert json.loads(gangline("version", "--client", "-o", "json").out)["server"] is None

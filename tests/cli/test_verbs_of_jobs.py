@@ -1,0 +1,184 @@
+"""`jobs`, `job show`, `explain`, `cancel` and its kin against a controller that is a dict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from orchestrator.cli.explain_cmd import words
+from orchestrator.cli.watching import _Frames, _Lines
+from orchestrator.cli.job_words import listing
+from orchestrator.wire import api
+from tests.cli.conftest import Said
+from tests.cli.fakes import NOW, FakeClient, ended, job, reason, summary
+
+Run = Callable[..., Said]
+Make = Callable[..., FakeClient]
+
+
+def test_jobs_asks_for_ones_own_of_the_last_day(controller: Make, gangline: Run) -> None:
+    client = controller(job(1))
+
+    said = gangline("jobs")
+
+    assert said.code == 0
+    assert said.out.splitlines()[1].startswith(" 1  train")
+    day_ago = int((NOW.timestamp() - 86400) * 1_000_000)
+    assert client.asked == {"states": [], "queue": "", "owner": "alice", "name": "", "since_us": day_ago, "most": 100}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (["-a"], {"owner": ""}),
+        (["--user", "bob"], {"owner": "bob"}),
+        (["--state", "running,held", "--state", "waiting"], {"states": ["running", "held", "waiting"]}),
+        (["--since", "all"], {"since_us": 0}),
+        (["--since", "1h", "-n", "5"], {"since_us": int((NOW.timestamp() - 3600) * 1_000_000), "most": 5}),
+        (["--queue", "q", "--name", "x"], {"queue": "q", "name": "x"}),
+    ],
+)
+def test_filters_are_the_same_for_tables_and_documents(
+    controller: Make, gangline: Run, arguments: list[str], asked: dict[str, object]
+) -> None:
+    client = controller(job(1))
+    for form in ("table", "json"):
+        assert gangline("jobs", *arguments, "-o", form).code == 0
+        assert {key: client.asked[key] for key in asked} == asked
+
+
+def test_no_jobs_is_a_message_and_no_error(controller: Make, gangline: Run) -> None:
+    controller()
+
+    said = gangline("jobs")
+
+    assert (said.code, said.out) == (0, "")
+    assert "no jobs" in said.err
+    assert json.loads(gangline("jobs", "-o", "json").out)["items"] == []
+
+
+def test_a_full_page_says_that_there_may_be_more(controller: Make, gangline: Run) -> None:
+    controller(job(1), job(2))
+
+    assert "-n 0 shows all" in gangline("jobs", "-n", "2").err
+
+
+def test_job_show(controller: Make, gangline: Run) -> None:
+    controller(job(1))
+
+    assert gangline("job", "show", "1").out.startswith("job 1 (train)\n  state       running\n")
+    found = json.loads(gangline("job", "show", "1", "-o", "json").out)
+    assert (found["apiVersion"], found["kind"], found["id"]) == ("gangline/v1", "Job", 1)
+    missing = gangline("job", "show", "7")
+    assert missing.code == 1
+    assert "there is no job 7 [job.not-found]\n  hint: `gangline jobs -a`" in missing.err
+
+
+EXPLAINED = api.Explanation(
+    job=2,
+    state="waiting",
+    reason=reason(nodes=4, gpus=8, fit=2, pool="local"),
+    place=2,
+    waiting=3,
+    ahead_gpus=8,
+    blockers=[api.Blocker(job=1, owner="bob", gpus=16, ends_at=NOW)],
+)
+
+
+def test_explain_has_sentence_place_numbers_blockers_and_what_to_do() -> None:
+    assert words(EXPLAINED, NOW).split("\n") == [
+        "job 2 is waiting: it needs 4 node(s) with 8 free GPU(s) each; 2 of 4 have them [wait.gpus]",
+        "",
+        "  place: 2 of 3 waiting in its queue; 1 job before it ask for 8 GPUs",
+        "",
+        "  NUMBER  VALUE",
+        "  nodes       4",
+        "  gpus        8",
+        "  fit         2",
+        "  pool    local",
+        "",
+        "  BLOCKER  USER  GPUS  ENDS BY ITSELF IN",
+        "        1  bob     16                 0s",
+        "",
+        "  what to do: wait for the jobs named as blockers",
+    ]
+
+
+def test_explain_of_an_ended_job_tells_its_end(controller: Make, gangline: Run) -> None:
+    controller(ended(1, "succeeded", 0))
+
+    assert gangline("explain", "1").out == "job 1 (train) succeeded after 3m05s\n"
+
+
+def test_explain_as_a_document(controller: Make, gangline: Run) -> None:
+    controller(job(2, "waiting")).explanations[2] = EXPLAINED
+
+    found = json.loads(gangline("explain", "2", "-o", "json").out)
+    assert (found["kind"], found["reason"]["code"], found["blockers"][0]["job"]) == ("Explanation", "wait.gpus", 1)
+
+
+def test_cancel_several_tells_all_and_is_4_if_some_could_not_be(controller: Make, gangline: Run) -> None:
+    client = controller(job(1), ended(2, "failed", 1), job(3))
+
+    said = gangline("cancel", "1", "2", "3", "1", "9")
+
+    assert said.code == 4
+    assert said.out == "job 1 (train): ending\njob 3 (train): ending\n"
+    assert "job 2 has ended" in said.err
+    assert "there is no job 9" in said.err
+    assert client.cancelled == [(1, False), (3, False)]
+
+
+def test_cancel_that_could_do_nothing_is_1(controller: Make, gangline: Run) -> None:
+    controller(ended(2, "failed", 1))
+
+    assert gangline("cancel", "2", "9").code == 1
+    assert gangline("cancel", "2").code == 1
+
+
+def test_cancel_now_and_documents(controller: Make, gangline: Run) -> None:
+    client = controller(job(1))
+
+    assert [item["state"] for item in json.loads(gangline("cancel", "1", "--now", "-o", "json").out)["items"]] == ["ending"]
+    assert gangline("cancel", "1", "-o", "name").out == "1\n"
+    assert client.cancelled[0] == (1, True)
+
+
+def test_submit_prints_the_id(controller: Make, gangline: Run, tmp_path: object) -> None:
+    client = controller()
+    path = f"{tmp_path}/job.yaml"
+    with open(path, "w") as file:
+        file.write("apiVersion: gangline/v1\nkind: Job\nmetadata: {name: a}\nspec: {command: 'true'}\n")
+
+    assert gangline("submit", path) == (0, "1\n", "")
+    assert json.loads(gangline("submit", path, "-o", "json").out)["id"] == 1
+    assert client.submitted[0]["metadata"] == {"name": "a"}
+    client.known[1] = ended(1, "failed", 9)
+    assert gangline("submit", path, "--wait").code == 9
+
+
+def test_watching_prints_json_lines_on_change_only(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = _Lines()
+    for state in ("waiting", "waiting", "running"):
+        lines.show(listing(NOW), [summary(1, state)])
+
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["items"][0]["state"] for each in found] == ["waiting", "running"]
+
+
+def test_watching_on_a_terminal_writes_over_the_last_frame(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LINES", "4")
+    frames = _Frames()
+    frames._terminal = True
+    frames.show(listing(NOW), [summary(1)])
+    frames.show(listing(NOW), [summary(number) for number in range(1, 9)])
+
+    out = capsys.readouterr().out
+    first, second = out.split("\x1b[2A")
+    assert first.count("\n") == 2
+    assert second.count("\n") == 3
+    assert "... 7 more lines" in second

@@ -1,0 +1,229 @@
+"""Submitting: once per key, never what can never run, never more than a queue takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.controller import commands
+from orchestrator.model.attempt import JobState
+from orchestrator.model.cluster import Pool, Queue, QueueLimits, Share
+from orchestrator.model.errors import Conflict, Refused, Unavailable
+from orchestrator.model.job import JobSpec
+from tests.builders import ALICE, BOB, GPU, cluster, job, pool, queue
+from tests.controller.scenes import finish, kinds, running, small, world_of
+from tests.controller.world import World
+
+DAY_S = 24 * 3600
+
+
+def put(world: World, spec: JobSpec, key: str = "", digest: str = "", owner: Any = ALICE) -> Any:
+    return world.do(commands.Submit(spec, owner, f"user:{owner.name}", key, digest))
+
+
+# --- keys -------------------------------------------------------------------------------------------------------
+
+
+def test_one_key_and_one_document_make_one_job(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    first = put(world, job(), "k", "d1")
+    assert first == commands.Submitted(1, repeated=False)
+    seq = world.state.seq
+    assert put(world, job(), "k", "d1") == commands.Submitted(1, repeated=True)
+    assert "job.submitted" not in kinds(world, seq)
+    assert put(world, job(), "k2", "d1") == commands.Submitted(2, repeated=False)
+    assert put(world, job()) == commands.Submitted(3, repeated=False)
+
+
+def test_a_key_still_answers_when_its_job_has_ended(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    put(world, job(), "k", "d1")
+    world.settle(3)
+    finish(world, 1)
+    assert put(world, job(), "k", "d1") == commands.Submitted(1, repeated=True)
+
+
+def test_a_key_with_another_document_is_a_conflict(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    put(world, job(), "k", "d1")
+    error = put(world, job(), "k", "d2")
+    assert isinstance(error, Conflict)
+    assert (error.code, "as job 1" in error.message) == ("submit.key-reused", True)
+    assert list(world.state.jobs) == [1]
+
+
+def test_keys_outlive_a_restart(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    put(world, job(), "k", "d1")
+    world.kill_controller()
+    world.start_controller()
+    assert put(world, job(), "k", "d1") == commands.Submitted(1, repeated=True)
+
+
+@pytest.mark.parametrize("after_s", [DAY_S - 1, DAY_S, DAY_S + 1])
+def test_a_key_is_good_for_a_day(tmp_path: Path, after_s: int) -> None:
+    world = small(tmp_path)
+    put(world, job(), "k", "d1")
+    world.clock.advance(after_s)
+    again, other = put(world, job(), "k", "d1"), put(world, job(), "k", "d2")
+    if after_s < DAY_S:
+        assert again == commands.Submitted(1, repeated=True)
+    else:
+        assert again == commands.Submitted(2, repeated=False)
+    assert isinstance(other, Conflict)
+
+
+def test_old_keys_are_forgotten(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    for number in range(3):
+        put(world, job(), f"old-{number}", "d")
+    world.clock.advance(DAY_S)
+    put(world, job(), "new", "d")
+    assert list(world.state.keys) == ["new"]
+
+
+# --- what can never run -----------------------------------------------------------------------------------------
+
+BIG = pool("big", nodes=2, gpus=8, cores=64)
+L40 = pool("l40", nodes=4, gpus=2, cores=8, model="L40S-48GB")
+CPU = pool("cpu", nodes=1, gpus=0, cores=4)
+QUEUES = (
+    queue("default"),
+    queue("short", max_time_limit_s=3600),
+    queue("tiny", max_gpus_per_job=4, max_gpus_per_user=6),
+    Queue("child", parent="top"),
+    Queue("top", limits=QueueLimits(), borrow_limit=(Share(2, pool="big"),)),
+)
+NEVER: list[tuple[str, JobSpec, str, str]] = [
+    ("a queue", job(queue="nope"), "never.queue", "there is no queue nope"),
+    ("a model", job(models=("B200",)), "never.model", "no pool has GPUs of model B200"),
+    ("GPUs a node", job(nodes=1, gpus=9), "never.nodes", "it needs 1 node(s) with 9 GPU(s), 0 core(s) each"),
+    ("nodes", job(nodes=5, gpus=2), "never.nodes", "the best pool has 4 such node(s)"),
+    ("nodes with so many", job(nodes=3, gpus=8), "never.nodes", "the best pool has 2 such node(s)"),
+    (
+        "cores",
+        job(nodes=1, gpus=1, cores=65),
+        "never.nodes",
+        "with 1 GPU(s), 65 core(s) each; the best pool has 0",
+    ),
+    ("tasks", job(tasks=17, gpus=1), "never.tasks", "it needs 17 tasks of 1 GPU(s), 0 core(s) in one pool"),
+    (
+        "tasks of the model",
+        job(tasks=9, gpus=1, models=("L40S-48GB",)),
+        "never.tasks",
+        "the best pool takes 8",
+    ),
+    ("cores without a GPU", job(tasks=1, gpus=0, cores=65), "never.tasks", "the best pool takes 0"),
+    (
+        "time",
+        job(queue="short", time_limit_s=3601),
+        "never.time-limit",
+        "allows 3600 s, and the job asks for 3601 s",
+    ),
+    (
+        "GPUs a job",
+        job(queue="tiny", tasks=5),
+        "never.limit",
+        "a job in queue tiny may have 4 GPU(s) at most",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return world_of(tmp_path_factory.mktemp("wide"), cluster(BIG, L40, CPU, queues=QUEUES))
+
+
+@pytest.mark.parametrize(("spec", "code", "words"), [row[1:] for row in NEVER], ids=[row[0] for row in NEVER])
+def test_what_can_never_run_is_refused_in_words(wide: World, spec: JobSpec, code: str, words: str) -> None:
+    seq = wide.state.seq
+    error = put(wide, spec)
+    assert isinstance(error, Refused)
+    assert error.code == code
+    assert words in error.message
+    assert error.hint
+    assert "job.submitted" not in kinds(wide, seq)
+
+
+FITS: list[tuple[str, JobSpec]] = [
+    ("all of the best pool", job(nodes=2, gpus=8)),
+    ("all of the model", job(tasks=8, gpus=1, models=("L40S-48GB",))),
+    ("either model", job(nodes=4, gpus=2, models=(GPU, "L40S-48GB"))),
+    ("no GPU", job(tasks=1, gpus=0, cores=4)),
+    ("all the time there is", job(queue="short", time_limit_s=3600)),
+    ("all that a person may have at once", job(queue="tiny", tasks=4)),
+]
+
+
+@pytest.mark.parametrize("spec", [row[1] for row in FITS], ids=[row[0] for row in FITS])
+def test_what_just_fits_is_taken(wide: World, spec: JobSpec) -> None:
+    assert isinstance(put(wide, spec), commands.Submitted)
+
+
+def test_a_person_s_ceiling_that_the_job_alone_passes_is_named(tmp_path: Path) -> None:
+    world = world_of(tmp_path, cluster(pool(), queues=(queue("default", max_gpus_per_user=6),)))
+    error = put(world, job(tasks=7))
+    assert (error.code, error.message) == (
+        "never.limit",
+        "alice in queue default may have 6 GPU(s) at most, and the job alone needs 7",
+    )
+
+
+def test_without_a_cluster_a_job_waits_for_one(tmp_path: Path) -> None:
+    spec: Pool = pool(nodes=1)
+    world = World(tmp_path / "state", cluster(spec))
+    world.kill_controller()
+    bare = World.__new__(World)
+    bare.path, bare.settings, bare.clock, bare.agents = tmp_path / "bare", world.settings, world.clock, {}
+    bare.start_controller()
+    number = bare.submit(job())
+    view = bare.job(number)
+    assert view is not None
+    assert bare.view.reason_of(view).code == "wait.no-cluster"
+    bare.do(commands.ApplyCluster(cluster(spec), "user:root"))
+    assert bare.view.reason_of(bare.view.jobs[number]).code == "wait.nodes-closed"
+    bare.kill_controller()
+
+
+# --- a full queue -----------------------------------------------------------------------------------------------
+
+
+def test_a_full_queue_takes_no_more_until_one_has_started(tmp_path: Path) -> None:
+    world = world_of(
+        tmp_path,
+        cluster(pool(nodes=1, gpus=2), queues=(queue("default", max_waiting_jobs=2), queue("other"))),
+    )
+    first = running(world, job(gpus=2))
+    put(world, job(gpus=2))
+    put(world, job(gpus=1), owner=BOB)
+    error = put(world, job(gpus=1))
+    assert isinstance(error, Unavailable)
+    assert (error.code, error.message) == (
+        "submit.queue-full",
+        "queue default has 2 waiting job(s), and allows 2",
+    )
+    assert isinstance(put(world, job(queue="other")), commands.Submitted)
+    finish(world, first)
+    assert isinstance(put(world, job(gpus=1)), commands.Submitted)
+
+
+def test_held_jobs_do_not_fill_a_queue_and_a_repeat_is_never_refused(tmp_path: Path) -> None:
+    world = world_of(tmp_path, cluster(pool(nodes=1, gpus=2), queues=(queue("default", max_waiting_jobs=1),)))
+    running(world, job(gpus=2))
+    put(world, job(hold=True))
+    assert put(world, job(gpus=1), "k", "d").job == 3
+    assert isinstance(put(world, job(gpus=1)), Unavailable)
+    assert put(world, job(gpus=1), "k", "d") == commands.Submitted(3, repeated=True)
+
+
+def test_a_job_submitted_with_hold_waits_for_a_person(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    number = put(world, job(hold=True)).job
+    world.settle()
+    view = world.view.jobs[number]
+    assert (view.state, view.hold, view.hold_code) == (JobState.HELD, "submitted with hold", "held")
+    world.do(commands.ReleaseJob(number, "user:alice"))
+    world.settle()
+    assert world.view.jobs[number].state is JobState.RUNNING

@@ -1,0 +1,248 @@
+"""Random stories that could have happened: valid events, one after the other, from dice alone.
+
+Comes in: a seed and a length. Goes out: a Fold with that many events. Called by: property tests of the fold, also in
+processes of their own under another hash seed (`python -m tests.ledger.stories SEED LENGTH` prints the snapshot).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from orchestrator.ledger import events
+from orchestrator.ledger.capacity import lowest
+from orchestrator.ledger.records import Attempt, Job
+from orchestrator.ledger.snapshot import to_plain
+from orchestrator.ledger.state import State
+from orchestrator.model.attempt import EndCause, JobState, PartState, Placement, RankResult
+from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.node import Contact, Mark, MarkKind
+from orchestrator.model.protocol import EndOrder, GangPart, Holding, Launch
+from tests.builders import ALICE, BOB, T0, Fold, cluster, facts, job, pool, queue
+
+LIMITED = queue("small", max_running_jobs=2, max_gpus_per_user=4)
+CLUSTERS = (
+    cluster(
+        pool("a", nodes=3, gpus=4, cores=8),
+        pool("b", nodes=2, gpus=0, cores=4),
+        queues=(queue("default"), LIMITED),
+    ),
+    cluster(pool("a", nodes=2, gpus=4, cores=8), pool("b", nodes=2, gpus=0, cores=4)),
+    cluster(
+        pool("c", nodes=1, gpus=2, cores=2),
+        pool("a", nodes=3, gpus=4, cores=6),
+        queues=(LIMITED, queue("default")),
+    ),
+)
+
+
+class Teller:
+    """Each step picks one of the things that can happen now."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = Random(seed)
+        self.fold = Fold(CLUSTERS[0])
+        self.t_us = T0
+        self.made = 0
+
+    @property
+    def state(self) -> State:
+        return self.fold.state
+
+    def step(self) -> None:
+        """One event more."""
+        self.t_us += self.dice.choice((0, 1, 10**6, 3600 * 10**6))
+        options: list[Callable[[], Any]] = [self._person, self._node, self._job, self._job, self._job]
+        before = self.state.seq
+        while self.state.seq == before:
+            body = self.dice.choice(options)()
+            if body is not None:
+                self.fold(body, "story", self.t_us)
+
+    # --- people and nodes ---------------------------------------------------------------------------------------
+
+    def _person(self) -> Any:
+        self.made += 1
+        name = f"t{self.made}"
+        tokens = list(self.state.tokens)
+        return self.dice.choice(
+            (
+                events.ControllerStarted("1.0", "host"),
+                events.TokenCreated(name, name * 8, "submit", "alice"),
+                events.TokenRevoked(self.dice.choice(tokens)) if tokens else None,
+                events.ClusterApplied(self._cluster(), name),
+                events.LedgerRecovered()
+                if self.state.recovering
+                else events.LedgerRestored(self.state.next_job + 3, 1),
+                self._submit(),
+                self._submit(),
+            )
+        )
+
+    def _cluster(self) -> ClusterSpec:
+        return self.dice.choice(CLUSTERS)
+
+    def _submit(self) -> Any:
+        dice = self.dice
+        where = (
+            dice.choice([each.name for each in self.state.cluster.queues])
+            if self.state.cluster
+            else "default"
+        )
+        spec = job(
+            tasks=dice.randint(1, 3),
+            gpus=dice.choice((0, 1, 2)),
+            priority=dice.randint(-1, 1),
+            hold=dice.random() < 0.2,
+            queue=where,
+        )
+        key = f"key-{dice.randint(0, 5)}" if dice.random() < 0.4 else ""
+        if key in self.state.keys:
+            key = ""
+        return events.JobSubmitted(
+            self.state.next_job, spec, dice.choice((ALICE, BOB)), key, "digest" if key else ""
+        )
+
+    def _node(self) -> Any:
+        dice, state = self.dice, self.state
+        node = dice.choice(list(state.nodes.values()))
+        home = state.pool(node.pool) or pool("x")
+        fewer = pool(home.name, gpus=dice.randint(0, 4), cores=dice.choice((2, 8)))
+        mark = Mark(dice.choice(list(MarkKind)), "why", "user:root", self.t_us, dice.choice((0, 1)))
+        return dice.choice(
+            (
+                events.NodeJoined(
+                    node.name, facts(fewer, f"boot-{dice.randint(1, 3)}"), dice.choice(("o1", "o2"))
+                ),
+                events.NodeJoined(node.name, facts(home), node.outbox or "o"),
+                events.NodeContact(node.name, dice.choice(list(Contact))),
+                events.NodeMarked(node.name, mark),
+                events.NodeUnmarked(node.name, dice.choice(list(MarkKind)), dice.choice((0, 1))),
+                events.NodeUnmarked(node.name, MarkKind.UNPROVED),
+                self._orphan(node.name),
+            )
+        )
+
+    def _orphan(self, node: str) -> Any:
+        """Of a job that is not known, or of a known one's next attempt."""
+        known = [each for each in self.state.jobs.values() if each.attempt is None]
+        number, at = self.state.next_job, 1
+        if known and self.dice.random() < 0.5:
+            each = self.dice.choice(known)
+            number, at = each.id, each.attempts + 1
+        launch = Launch(job(), ALICE, (GangPart(node, node, 0, 1),), 0, (self.dice.randint(0, 5),), 1)
+        return events.AttemptOrphaned(node, Holding(AttemptId(number, at), launch, True, True, self.t_us))
+
+    # --- jobs ---------------------------------------------------------------------------------------------------
+
+    def _job(self) -> Any:
+        if self.state.orphans and self.dice.random() < 0.2:
+            return self._recover()
+        if not self.state.jobs:
+            return self._submit()
+        each = self.dice.choice(list(self.state.jobs.values()))
+        if each.attempt is not None:
+            return self._attempt(each, each.attempt)
+        if each.state is JobState.ENDING:
+            return self.dice.choice(
+                (events.JobRequeued(each.id, "again"), events.JobEnded(each.id, JobState.FAILED, 1))
+            )
+        if self.dice.random() < 0.1:
+            return events.JobEnded(each.id, JobState.CANCELLED) if each.cancel_why else self._cancel(each)
+        if each.state is JobState.HELD:
+            return events.JobReleased(each.id)
+        return self._allocate(each) if self.dice.random() < 0.9 else events.JobHeld(each.id, "why")
+
+    def _cancel(self, each: Job) -> Any:
+        return events.JobCancelRequested(each.id, "enough") if each.cancel_why is None else None
+
+    def _recover(self) -> Any:
+        orphan = self.dice.choice(self.state.orphans)
+        known, launch = self.state.jobs.get(orphan.attempt.job), orphan.holding.launch
+        if known is not None and (known.attempt is not None or known.attempts >= orphan.attempt.number):
+            return None
+        node = self.state.nodes.get(orphan.node)
+        if node is None or launch is None or any(slot in node.holders for slot in launch.slots):
+            return None
+        part = Placement(orphan.node, launch.slots, 1, launch.cores)
+        port = self.dice.choice((0, 20000))
+        return events.AttemptRecovered(
+            orphan.attempt, launch.job, ALICE, (part,), T0, "127.0.0.1", port, 60, (orphan.node,)
+        )
+
+    def _allocate(self, each: Job) -> Any:
+        request = each.spec.request
+        parts: list[Placement] = []
+        for name, node in self.state.capacity.nodes.items():
+            if len(parts) < request.tasks and node.open and node.free.bit_count() >= request.per_task.gpus:
+                parts.append(Placement(name, lowest(node.free, request.per_task.gpus), 1, 1))
+        if len(parts) < request.tasks:
+            return None
+        port = 20000 + each.id % 3 if len(parts) > 1 else 0
+        return events.AttemptAllocated(
+            AttemptId(each.id, each.attempts + 1),
+            tuple(parts),
+            f"address-{each.id}",
+            port,
+            self.dice.choice((0, 60)),
+        )
+
+    def _attempt(self, each: Job, attempt: Attempt) -> Any:
+        alive = [part for part in attempt.parts if part.state is not PartState.ENDED]
+        if not alive:
+            return events.AttemptEnded(
+                attempt.id, EndCause.CANCELLED, 1, "", self.dice.choice(("", "job_failure"))
+            )
+        part = self.dice.choice(alive)
+        node = part.placement.node
+        up: list[Any] = []
+        if part.state is PartState.WAITING and not attempt.committed_us:
+            up.append(events.AttemptPrepared(attempt.id, node, self.dice.randint(1, 99)))
+        if all(one.state is PartState.PREPARED for one in attempt.parts) and not (
+            attempt.committed_us or attempt.ending
+        ):
+            up.append(events.AttemptCommitted(attempt.id))
+        if part.state in (PartState.WAITING, PartState.PREPARED) and attempt.committed_us:
+            up.append(events.AttemptStarted(attempt.id, node, (1, 2), self.dice.randint(1, 99)))
+        if up and self.dice.random() < 0.8:
+            return self.dice.choice(up)
+        return self._downwards(each, attempt, node)
+
+    def _downwards(self, each: Job, attempt: Attempt, node: str) -> Any:
+        part = attempt.part(node)
+        result = RankResult(0, self.dice.randint(0, 2), 0, self.dice.randint(0, 9))
+        cause = self.dice.choice((EndCause.CANCELLED, EndCause.RANK_FAILED))
+        order = EndOrder("told", grace_s=self.dice.choice((0, 5, 30)))
+        failed = (
+            None
+            if part is None or part.failure
+            else events.AttemptRankFailed(attempt.id, node, result, "tail")
+        )
+        return self.dice.choice(
+            (
+                events.AttemptPartEnded(attempt.id, node, True, (result,), "", "", "tail"),
+                events.AttemptPartEnded(attempt.id, node, False),
+                events.AttemptPrepareFailed(attempt.id, node, "code", "error"),
+                events.AttemptStuck(attempt.id, node, "frozen"),
+                events.AttemptEnding(attempt.id, cause, order),
+                failed,
+                self._cancel(each),
+            )
+        )
+
+
+def story(seed: int, length: int) -> Fold:
+    """Events from a seed."""
+    teller = Teller(seed)
+    for _ in range(length):
+        teller.step()
+    return teller.fold
+
+
+if __name__ == "__main__":
+    told = story(int(sys.argv[1]), int(sys.argv[2]))
+    sys.stdout.write(json.dumps(to_plain(told.state)))

@@ -1,0 +1,264 @@
+"""The fold believes nothing: for each kind of event the states that it refuses, with seq, type and subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from orchestrator.ledger import events
+from orchestrator.ledger.apply import HANDLERS, LedgerError, apply
+from orchestrator.ledger.events import TYPE_OF, Event
+from orchestrator.ledger.state import State
+from orchestrator.model.attempt import EndCause, JobState, Placement, RankResult
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.node import Contact, Mark, MarkKind
+from orchestrator.model.protocol import EndOrder, Holding
+from tests.builders import ALICE, EPOCH, T0, Fold, cluster, facts, job, pool
+
+ONE, TWO = Placement("p-1", (0,), 1, 1), Placement("p-2", (0,), 1, 1)
+ORDER = EndOrder("cancelled")
+FIRST = AttemptId(1, 1)
+
+
+# --- states -----------------------------------------------------------------------------------------------------
+
+
+def ready() -> Fold:
+    """Two nodes of two GPUs."""
+    return Fold(cluster(pool("p", nodes=2, gpus=2, cores=4)))
+
+
+def waiting() -> Fold:
+    fold = ready()
+    fold.submit(job(tasks=2))
+    return fold
+
+
+def held() -> Fold:
+    fold = waiting()
+    fold(events.JobHeld(1, "why"))
+    return fold
+
+
+def gang() -> Fold:
+    """Allocated on both nodes."""
+    fold = waiting()
+    fold(events.AttemptAllocated(FIRST, (ONE, TWO), "127.0.0.1", 20000))
+    return fold
+
+
+def prepared() -> Fold:
+    fold = gang()
+    fold(events.AttemptPrepared(FIRST, "p-1"))
+    return fold
+
+
+def committed() -> Fold:
+    fold = prepared()
+    fold(events.AttemptPrepared(FIRST, "p-2"))
+    fold(events.AttemptCommitted(FIRST))
+    return fold
+
+
+def started() -> Fold:
+    fold = committed()
+    fold(events.AttemptStarted(FIRST, "p-1"))
+    return fold
+
+
+def stuck() -> Fold:
+    fold = started()
+    fold(events.AttemptStuck(FIRST, "p-1", "frozen"))
+    return fold
+
+
+def failing() -> Fold:
+    fold = started()
+    fold(events.AttemptRankFailed(FIRST, "p-1", RankResult(0, 1)))
+    return fold
+
+
+def ending() -> Fold:
+    fold = gang()
+    fold(events.AttemptEnding(FIRST, EndCause.CANCELLED, ORDER))
+    return fold
+
+
+def half_gone() -> Fold:
+    fold = ending()
+    fold(events.AttemptPartEnded(FIRST, "p-1"))
+    return fold
+
+
+def all_gone() -> Fold:
+    fold = half_gone()
+    fold(events.AttemptPartEnded(FIRST, "p-2"))
+    return fold
+
+
+def between() -> Fold:
+    """The attempt has ended, the job not yet."""
+    fold = all_gone()
+    fold(events.AttemptEnded(FIRST, EndCause.CANCELLED))
+    return fold
+
+
+def over() -> Fold:
+    fold = between()
+    fold(events.JobEnded(1, JobState.CANCELLED))
+    return fold
+
+
+def wants_cancel() -> Fold:
+    fold = waiting()
+    fold(events.JobCancelRequested(1))
+    return fold
+
+
+def with_token() -> Fold:
+    fold = ready()
+    fold(events.TokenCreated("t", "0" * 64, "admin", "alice"))
+    return fold
+
+
+class Refusal(NamedTuple):
+    state: Callable[[], Fold]
+    body: Any
+    problem: str
+
+
+MARK = Mark(MarkKind.CORDONED, "why", "user:root", T0)
+RECOVERED = events.AttemptRecovered(FIRST, job(tasks=2), ALICE, (ONE, TWO), T0)
+REFUSALS = [
+    Refusal(with_token, events.TokenCreated("t", "1" * 64, "read", "bob"), "token t exists already"),
+    Refusal(ready, events.TokenRevoked("t"), "nothing is known of 't'"),
+    Refusal(ready, events.LedgerRecovered(), "it is not a restored ledger"),
+    # nodes
+    Refusal(ready, events.NodeJoined("x", facts(pool("p")), "o"), "nothing is known of 'x'"),
+    Refusal(ready, events.NodeContact("x", Contact.OK), "nothing is known of 'x'"),
+    Refusal(ready, events.NodeMarked("x", MARK), "nothing is known of 'x'"),
+    Refusal(ready, events.NodeUnmarked("x", MarkKind.CORDONED), "nothing is known of 'x'"),
+    # jobs
+    Refusal(waiting, events.JobSubmitted(1, job(), ALICE), "job 1 exists already"),
+    Refusal(over, events.JobSubmitted(1, job(), ALICE), "job 1 exists already"),
+    Refusal(ready, events.JobHeld(1, "why"), "nothing is known of 1"),
+    Refusal(held, events.JobHeld(1, "why"), "job 1 is held already"),
+    Refusal(gang, events.JobHeld(1, "why"), "job 1 has a live attempt"),
+    Refusal(over, events.JobHeld(1, "why"), "nothing is known of 1"),
+    Refusal(ready, events.JobReleased(1), "nothing is known of 1"),
+    Refusal(waiting, events.JobReleased(1), "job 1 is not held"),
+    Refusal(gang, events.JobReleased(1), "job 1 is not held"),
+    Refusal(ready, events.JobCancelRequested(1), "nothing is known of 1"),
+    Refusal(wants_cancel, events.JobCancelRequested(1), "the end of job 1 is wanted already"),
+    Refusal(over, events.JobCancelRequested(1), "nothing is known of 1"),
+    Refusal(ready, events.JobRequeued(1, "why"), "nothing is known of 1"),
+    Refusal(waiting, events.JobRequeued(1, "why"), "job 1 has had no attempt just now"),
+    Refusal(held, events.JobRequeued(1, "why"), "job 1 has had no attempt just now"),
+    Refusal(gang, events.JobRequeued(1, "why"), "job 1 has had no attempt just now"),
+    Refusal(ready, events.JobEnded(1, JobState.FAILED), "nothing is known of 1"),
+    Refusal(gang, events.JobEnded(1, JobState.FAILED), "job 1 has a live attempt"),
+    Refusal(over, events.JobEnded(1, JobState.FAILED), "nothing is known of 1"),
+    Refusal(between, events.JobEnded(1, JobState.RUNNING), "running is not the end of a job"),
+    # the way up
+    Refusal(ready, events.AttemptAllocated(FIRST, (ONE,)), "nothing is known of 1"),
+    Refusal(held, events.AttemptAllocated(FIRST, (ONE,)), "job 1 does not wait"),
+    Refusal(gang, events.AttemptAllocated(FIRST, (ONE,)), "job 1 does not wait"),
+    Refusal(between, events.AttemptAllocated(AttemptId(1, 2), (ONE,)), "job 1 does not wait"),
+    Refusal(over, events.AttemptAllocated(AttemptId(1, 2), (ONE,)), "nothing is known of 1"),
+    Refusal(waiting, events.AttemptAllocated(AttemptId(1, 2), (ONE,)), "attempt 1/2 is not the next one"),
+    Refusal(waiting, events.AttemptAllocated(FIRST, (Placement("x", (0,)),)), "nothing is known of 'x'"),
+    Refusal(waiting, events.AttemptAllocated(FIRST, (Placement("p-1", (2,)),)), "devices 0b100 are not free"),
+    Refusal(waiting, events.AttemptAllocated(FIRST, (ONE, ONE)), "devices 0b1 are not free"),
+    Refusal(waiting, events.AttemptPrepared(FIRST, "p-1"), "attempt 1/1 is not alive"),
+    Refusal(gang, events.AttemptPrepared(AttemptId(1, 2), "p-1"), "attempt 1/2 is not alive"),
+    Refusal(gang, events.AttemptPrepared(FIRST, "x"), "attempt 1/1 has no live part on x"),
+    Refusal(prepared, events.AttemptPrepared(FIRST, "p-1"), "attempt 1/1 is prepared on p-1 already"),
+    Refusal(started, events.AttemptPrepared(FIRST, "p-1"), "attempt 1/1 is started on p-1 already"),
+    Refusal(half_gone, events.AttemptPrepared(FIRST, "p-1"), "attempt 1/1 has no live part on p-1"),
+    Refusal(waiting, events.AttemptPrepareFailed(FIRST, "p-1", "c", "e"), "attempt 1/1 is not alive"),
+    Refusal(
+        half_gone, events.AttemptPrepareFailed(FIRST, "p-1", "c", "e"), "attempt 1/1 has no live part on p-1"
+    ),
+    Refusal(waiting, events.AttemptCommitted(FIRST), "attempt 1/1 is not alive"),
+    Refusal(committed, events.AttemptCommitted(FIRST), "attempt 1/1 can't be committed"),
+    Refusal(ending, events.AttemptCommitted(FIRST), "attempt 1/1 can't be committed"),
+    Refusal(between, events.AttemptCommitted(FIRST), "attempt 1/1 is not alive"),
+    Refusal(waiting, events.AttemptStarted(FIRST, "p-1"), "attempt 1/1 is not alive"),
+    Refusal(gang, events.AttemptStarted(FIRST, "p-1"), "attempt 1/1 was never committed"),
+    Refusal(prepared, events.AttemptStarted(FIRST, "p-1"), "attempt 1/1 was never committed"),
+    Refusal(started, events.AttemptStarted(FIRST, "p-1"), "attempt 1/1 is started on p-1 already"),
+    Refusal(stuck, events.AttemptStarted(FIRST, "p-1"), "attempt 1/1 is stuck on p-1 already"),
+    Refusal(half_gone, events.AttemptStarted(FIRST, "p-1"), "attempt 1/1 has no live part on p-1"),
+    # the way down
+    Refusal(waiting, events.AttemptRankFailed(FIRST, "p-1", RankResult(0, 1)), "attempt 1/1 is not alive"),
+    Refusal(
+        failing,
+        events.AttemptRankFailed(FIRST, "p-1", RankResult(1, 1)),
+        "has a first failure on p-1 already",
+    ),
+    Refusal(half_gone, events.AttemptRankFailed(FIRST, "p-1", RankResult(0, 1)), "no live part on p-1"),
+    Refusal(waiting, events.AttemptEnding(FIRST, EndCause.CANCELLED, ORDER), "attempt 1/1 is not alive"),
+    Refusal(between, events.AttemptEnding(FIRST, EndCause.CANCELLED, ORDER), "attempt 1/1 is not alive"),
+    Refusal(waiting, events.AttemptStuck(FIRST, "p-1", "e"), "attempt 1/1 is not alive"),
+    Refusal(half_gone, events.AttemptStuck(FIRST, "p-1", "e"), "attempt 1/1 has no live part on p-1"),
+    Refusal(waiting, events.AttemptPartEnded(FIRST, "p-1"), "attempt 1/1 is not alive"),
+    Refusal(gang, events.AttemptPartEnded(FIRST, "x"), "attempt 1/1 has no live part on x"),
+    Refusal(half_gone, events.AttemptPartEnded(FIRST, "p-1"), "attempt 1/1 has no live part on p-1"),
+    Refusal(waiting, events.AttemptEnded(FIRST, EndCause.COMPLETED), "attempt 1/1 is not alive"),
+    Refusal(gang, events.AttemptEnded(FIRST, EndCause.COMPLETED), "1/1 is not gone everywhere"),
+    Refusal(half_gone, events.AttemptEnded(FIRST, EndCause.COMPLETED), "1/1 is not gone everywhere"),
+    Refusal(stuck, events.AttemptEnded(FIRST, EndCause.COMPLETED), "1/1 is not gone everywhere"),
+    Refusal(between, events.AttemptEnded(FIRST, EndCause.COMPLETED), "attempt 1/1 is not alive"),
+    # orphans
+    Refusal(ready, events.AttemptOrphaned("x", Holding(FIRST, None)), "nothing is known of 'x'"),
+    Refusal(gang, RECOVERED, "1/1 is known already"),
+    Refusal(between, RECOVERED, "1/1 is known already"),
+    Refusal(
+        gang,
+        events.AttemptRecovered(AttemptId(2, 1), job(), ALICE, (ONE,), T0),
+        "devices 0b1 are held already",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "case", REFUSALS, ids=lambda case: f"{TYPE_OF[type(case.body)][0]} when {case.state.__name__}"
+)
+def test_what_the_state_contradicts_is_refused_with_its_place(case: Refusal) -> None:
+    fold = case.state()
+    with pytest.raises(LedgerError) as caught:
+        fold(case.body, "the/subject")
+    name = TYPE_OF[type(case.body)][0]
+    assert str(caught.value).startswith(f"event {fold.state.seq + 1} ({name}, the/subject): ")
+    assert case.problem in str(caught.value)
+
+
+# What any state takes: the record says so, or replaces what was said before.
+NEVER_REFUSED = {"controller.started", "ledger.restored", "cluster.applied"}
+
+
+def test_every_kind_of_event_has_a_state_that_refuses_it() -> None:
+    refused = {TYPE_OF[type(case.body)][0] for case in REFUSALS}
+    assert refused | NEVER_REFUSED == {name for name, _ in TYPE_OF.values()}
+    assert not refused & NEVER_REFUSED
+
+
+def test_every_kind_of_event_has_a_handler() -> None:
+    assert set(HANDLERS) == set(TYPE_OF)
+
+
+@pytest.mark.parametrize("seq", [0, 1, 3, -1])
+def test_a_gap_or_a_repetition_is_refused(seq: int) -> None:
+    state = State(seq=1, t_us=T0, epoch=EPOCH)
+    with pytest.raises(LedgerError, match=rf"event {seq} follows event 1: the ledger has a gap"):
+        apply(state, Event(seq, T0, EPOCH, seq, "s", "b", events.ControllerStarted("", "")))
+    assert state.seq == 1
+
+
+@pytest.mark.parametrize(("t_us", "epoch"), [(T0 - 1, EPOCH), (T0, EPOCH - 1)])
+def test_time_and_epoch_never_go_back(t_us: int, epoch: int) -> None:
+    state = State(seq=1, t_us=T0, epoch=EPOCH)
+    with pytest.raises(LedgerError, match=r"event 2 \(controller.started, s\): it is older than"):
+        apply(state, Event(2, t_us, epoch, 2, "s", "b", events.ControllerStarted("", "")))

@@ -1,0 +1,381 @@
+"""A cluster of real processes on loopback: one controller, agents, a client; whatever dies can be started again.
+
+Comes in: a folder, the wanted nodes, settings. Goes out: `Cluster` with its processes, its submits, and the checks that
+every test ends with. Called by: the system tests, through the fixtures in conftest.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orchestrator.agent import layout
+from orchestrator.client import Client
+from orchestrator.controller.settings import Settings
+from orchestrator.model.errors import TimedOut, Unavailable
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.node import Contact
+from orchestrator.provision.local import LocalNode, agent_config, nodes_of
+from orchestrator.spec import load_cluster_text
+from orchestrator.wire import api as wire
+from tests.system import processes, served, verify
+from tests.system.processes import DEADLINE_S, Child, until
+from tests.system.workload import RANK, Gate, Trace, Work, check_traces, job_document, read_traces, single
+
+SPEC = """
+apiVersion: gangline/v1
+kind: Cluster
+metadata: {{name: sys}}
+sites: [{{name: here, kind: local}}]
+pools:
+  - {{name: all, site: here, nodes: "n[1-{nodes}]", gpu: {{model: H100-SXM5-80GB, count: {gpus}, emulate: always}}}}
+queues: [{{name: default}}]
+"""
+TRY_AGAIN_S = 0.02
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Controller:
+    """One controller's process on a state folder."""
+
+    state: Path
+    log: Path
+    mark: Path
+    settings: Settings = field(default_factory=Settings)
+    child: Child | None = None
+
+    def start(self, failpoint: str = "", *, cold: bool = False) -> Controller:
+        """Start it; as the command that users run where its environment or its last words matter."""
+        if failpoint or cold:
+            argv = [sys.executable, "-P", "-m", "orchestrator.cli", "server", "run", "--cluster", "sys"]
+            argv += ["--state", str(self.state), "--listen", "none", "--lease", f"{self.settings.lease_s}s"]
+            more = {"GANGLINE_FAILPOINT": failpoint} if failpoint else {}
+            self.child = processes.cold(argv, self.log, self.mark, more)
+        else:
+            self.child = processes.warm(served.run, self.state, self.log, self.settings)
+        return self
+
+    @property
+    def process(self) -> Child:
+        """Its process, dead or alive."""
+        assert self.child is not None
+        return self.child
+
+    def answers(self) -> bool:
+        """Whether this very process says where it answers. AssertionError if it has ended."""
+        try:
+            told = json.loads((self.state / "endpoint.json").read_text())["pid"] == self.process.pid
+        except (OSError, ValueError):
+            told = False
+        if not told:
+            assert self.process.code() is None, f"the controller ended with {self.process.code()}: {self.last_words()}"
+        return told
+
+    def ready(self) -> float:
+        """Wait until it answers; seconds since its start."""
+        until(self.answers, "the controller answers", tick_s=0.002)
+        return time.monotonic() - self.process.began
+
+    def last_words(self, count: int = 3) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text().splitlines()[-count:]) if self.log.exists() else ""
+
+
+@dataclass(slots=True)
+class Agent:
+    """One node's agent."""
+
+    node: LocalNode
+    home: Path
+    mark: Path
+    child: Child | None = None
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+    @property
+    def state(self) -> Path:
+        """Its state folder."""
+        return Path(json.loads((self.home / "agent.json").read_text())["state_dir"])
+
+    @property
+    def place(self) -> str:
+        """What tells its units from those of other agents."""
+        return layout.place_of(self.name, str(self.state))
+
+    @property
+    def process(self) -> Child:
+        """Its process, dead or alive."""
+        assert self.child is not None
+        return self.child
+
+    def start(self, failpoint: str = "") -> Agent:
+        """Start it with its config."""
+        argv = [sys.executable, "-P", "-m", "orchestrator.agent", "--config", str(self.home / "agent.json")]
+        more = {"GANGLINE_FAILPOINT": failpoint} if failpoint else {}
+        self.child = processes.cold(argv, self.home / "agent.log", self.mark, more)
+        return self
+
+    def log_text(self) -> str:
+        """All that it has said."""
+        return (self.home / "agent.log").read_text()
+
+    def attempt(self, job: int, number: int = 1) -> Path:
+        """The folder of one attempt."""
+        return Path(layout.attempt_dir(str(self.state), AttemptId(job, number)))
+
+    def records(self, job: int, number: int = 1) -> list[dict[str, Any]]:
+        """What the attempt's workers have written."""
+        path = self.attempt(job, number) / layout.STATUS
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def shepherd(self, job: int, number: int = 1) -> int:
+        """The process that watches the attempt's ranks here."""
+        return int(next(record["pid"] for record in self.records(job, number) if record["k"] == "worker"))
+
+
+class Cluster:
+    """Everything that one test runs."""
+
+    def __init__(
+        self,
+        folder: Path,
+        nodes: int = 2,
+        gpus: int = 8,
+        settings: Settings | None = None,
+        state: Path | None = None,
+        agent: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.state = state or folder / "s"
+        self.trace = folder / "trace"
+        self.settings = settings or Settings()
+        self.controller = self.another_controller()
+        self.others: list[Controller] = []
+        self.spec = SPEC.format(nodes=nodes, gpus=gpus)
+        self.agents: dict[str, Agent] = {}
+        self.acknowledged: dict[str, int] = {}
+        self.work: dict[int, Work] = {}
+        self.gates: list[Gate] = []
+        self._agent_config = {"stuck_s": 1.0, **(agent or {})}
+        self._client: Client | None = None
+
+    # --- starting ---------------------------------------------------------------------------------------------
+
+    def another_controller(self) -> Controller:
+        """One on the same ledger that is not started."""
+        return Controller(self.state, self.folder / "server.log", self.folder, self.settings)
+
+    def up(self) -> Cluster:
+        """A controller, the spec applied, every agent in, every node open."""
+        self.controller.start().ready()
+        spec = load_cluster_text(self.spec, "cluster.yaml").cluster
+        assert spec is not None
+        self.client.apply_cluster(spec)
+        for node in nodes_of(spec):
+            self.agents[node.name] = self._join(node).start()
+        self.wait_open()
+        return self
+
+    def _join(self, node: LocalNode) -> Agent:
+        home = self.folder / "n" / node.name
+        home.mkdir(parents=True)
+        (home / "join").write_text(self.client.create_token("join", node.name).secret)
+        config = agent_config(node, self.url, home) | self._agent_config_of(node.name)
+        (home / "agent.json").write_text(json.dumps(config))
+        return Agent(node, home, self.folder)
+
+    def _agent_config_of(self, name: str) -> dict[str, Any]:
+        """`state_dir` in the config is a folder for all agents."""
+        config = dict(self._agent_config)
+        if "state_dir" in config:
+            config["state_dir"] = str(Path(config["state_dir"]) / name)
+        return config
+
+    def wait_open(self) -> None:
+        """Until every node answers and may be given work."""
+        wanted = len(self.agents)
+        until(lambda: sum(node.open for node in self.client.nodes()) >= wanted, "all nodes are open")
+
+    @property
+    def url(self) -> str:
+        """Where the controller answers, whichever process it is."""
+        return f"unix://{self.state}/api.sock"
+
+    @property
+    def client(self) -> Client:
+        """A client that waits long for an absent controller."""
+        if self._client is None:
+            self._client = Client(self.url, patience_s=DEADLINE_S)
+        return self._client
+
+    def restart(self, *, cold: bool = False) -> float:
+        """A new controller after the last one has died; seconds until it answers."""
+        return self.controller.start(cold=cold).ready()
+
+    # --- jobs -------------------------------------------------------------------------------------------------
+
+    def gate(self) -> Gate:
+        """A new gate for ranks to wait at."""
+        self.gates.append(Gate(self.folder / f"gate-{len(self.gates)}"))
+        return self.gates[-1]
+
+    def document(self, name: str, work: Work, shape: Mapping[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+        """The job document of a piece of work."""
+        command = ["/bin/sh", "-c", RANK]
+        env = work.env(self.trace)
+        return job_document(name, **(shape or single()), command=command, env=env, **spec)
+
+    def submit(self, name: str, work: Work | None = None, shape: Mapping[str, Any] | None = None, **spec: Any) -> int:
+        """The id of a job that was acknowledged; its name is its key."""
+        work = work or Work()
+        return self.submit_document(self.document(name, work, shape, **spec), work)
+
+    def submit_document(self, document: dict[str, Any], work: Work | None = None) -> int:
+        """Submit until it is acknowledged, under one key."""
+        key = document["metadata"]["name"]
+        job = retried(lambda: self.client.submit(document, key).id, f"the acknowledgement of {key}")
+        self.acknowledged[key] = job
+        self.work[job] = work or Work()
+        return job
+
+    def job(self, job: int) -> wire.Job:
+        """The job now."""
+        return self.client.job(job)
+
+    def running(self, job: int) -> wire.Job:
+        """The job once all ranks of its attempt have pids."""
+
+        def started() -> wire.Job | None:
+            seen = self.client.job(job)
+            assert not seen.ended, f"job {job} ended {seen.state}: {seen.why}"
+            return seen if seen.attempt is not None and len(pids_of(seen)) == seen.ranks else None
+
+        return until(started, f"job {job} runs")  # type: ignore[return-value]
+
+    def ended(self, job: int, deadline_s: float = DEADLINE_S) -> wire.Job:
+        """The job once it is over."""
+        try:
+            return self.client.wait(job, deadline_s)
+        except TimedOut:
+            raise AssertionError(f"job {job} has not ended: {self.client.job(job)}") from None
+
+    def succeeded(self, *jobs: int) -> list[wire.Job]:
+        """The jobs once they are over, all well."""
+        found = [self.ended(job) for job in jobs]
+        bad = {each.id: (each.state, each.exit_code, each.why) for each in found if each.state != "succeeded"}
+        assert not bad, f"jobs that did not succeed: {bad}"
+        return found
+
+    def traces(self) -> list[Trace]:
+        """What ranks have left."""
+        return read_traces(self.trace)
+
+    def started(self, job: int, ranks: int = 1) -> None:
+        """Wait until so many ranks of the job have left their first trace."""
+        until(
+            lambda: sum(trace.job == job and trace.what == "start" for trace in self.traces()) >= ranks,
+            f"{ranks} ranks of job {job} have started",
+        )
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    @property
+    def places(self) -> list[str]:
+        """Of all agents."""
+        return [agent.place for agent in self.agents.values()]
+
+    def check_logs(self, job: wire.Job) -> None:
+        """The output of the last attempt's ranks is complete and in order, from `logs` and in the node's file."""
+        last = job.past[-1]
+        for placement in last.placements:
+            for rank in range(placement.first_rank, placement.first_rank + placement.tasks):
+                wanted = self.work[job.id].output(job.id, last.number, rank)
+                chunk = self.client.logs(job.id, rank, limit=1 << 20)
+                assert (chunk.data.decode(), chunk.ended) == (wanted, True), f"output of {last.id} rank {rank}"
+                folder = self.agents[placement.node].attempt(job.id, last.number)
+                assert Path(layout.log_path(str(folder), rank)).read_text() == wanted
+
+    def finish(self) -> verify.Ledger:
+        """All jobs are over: stop everything as people do, and prove that nothing is lost, doubled, held or left."""
+        until(lambda: not processes.ranks_left(self.places), "no process of a unit is left")
+        for agent in self.agents.values():
+            assert agent.process.stop() == 0, agent.log_text()[-500:]
+        assert self.controller.process.stop() == 0, self.controller.last_words()
+        left = self._wait_left()
+        assert not left, f"left behind: {left}"
+        ledger = verify.read_ledger(self.state)
+        verify.check_histories(ledger.histories.values())
+        verify.check_submits(ledger, self.acknowledged)
+        verify.check_nothing_held(ledger.state)
+        verify.check_snapshot(self.state, ledger)
+        traces = self.traces()
+        check_traces(traces)
+        _check_all_ranks_ran(ledger, traces, self.work)
+        return ledger
+
+    def _wait_left(self) -> str:
+        try:
+            until(lambda: not processes.carriers(self.folder, self.places), "nothing is left", 20)
+        except AssertionError:
+            return processes.describe(processes.carriers(self.folder, self.places))
+        return ""
+
+    def close(self) -> None:
+        """End whatever still runs, by process id."""
+        for controller in (self.controller, *self.others):
+            if controller.child is not None:
+                controller.child.kill()
+        for agent in self.agents.values():
+            if agent.child is not None:
+                agent.child.kill()
+        processes.end_all(self.folder, self.places)
+        for gate in self.gates:
+            gate.close()
+        if self._client is not None:
+            self._client.close()
+
+
+def _check_all_ranks_ran(ledger: verify.Ledger, traces: list[Trace], work: Mapping[int, Work]) -> None:
+    """Of every job that succeeded, each rank of the last attempt went from its start to its end."""
+    done = {(trace.job, trace.attempt, trace.rank) for trace in traces if trace.what == "end"}
+    ended_ranks: dict[int, int] = {}
+    for job, attempt, _ in done:
+        if attempt == len(ledger.histories[job].attempts):
+            ended_ranks[job] = ended_ranks.get(job, 0) + 1
+    for event in ledger.events:
+        if isinstance(event.body, verify.events.JobSubmitted) and event.body.job in work:
+            history = ledger.histories[event.body.job]
+            if history.state == "succeeded":
+                assert ended_ranks.get(history.job, 0) == event.body.spec.request.total_tasks(), history
+
+
+def pids_of(job: wire.Job) -> list[int]:
+    """The pids of the live attempt, in the order of ranks."""
+    return [pid for part in job.attempt.parts for pid in part.pids] if job.attempt is not None else []
+
+
+def retried(ask: Callable[[], T], what: str, deadline_s: float = DEADLINE_S) -> T:
+    """Ask again while the controller is away or its disk is full."""
+    end = time.monotonic() + deadline_s
+    while True:
+        try:
+            return ask()
+        except (Unavailable, TimedOut) as error:
+            if time.monotonic() > end:
+                raise AssertionError(f"not within {deadline_s:g} s: {what}: {error}") from error
+        time.sleep(TRY_AGAIN_S)
+
+
+def contacts(cluster: Cluster) -> dict[str, str]:
+    """What the controller says of each node's contact."""
+    return {node.name: str(Contact(node.contact)) for node in cluster.client.nodes()}

@@ -1,0 +1,31 @@
+"""A controller in a process forked from one that has loaded its modules: what `gangline server run` does after that.
+
+Comes in: a state folder, a lease, a log. Goes out: an exit code. Called by: controllers, through `processes.warm`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from orchestrator.api.serve import Options, main
+from orchestrator.controller.settings import Settings
+from orchestrator.model.errors import GanglineError
+
+
+def run(state: Path, log: Path, settings: Settings) -> None:
+    """Serve until a signal; its exit code is what the command's would be."""
+    with log.open("ab") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    os.setsid()
+    logging.getLogger().handlers.clear()
+    try:
+        code = main(Options(state, address="", cluster="sys", settings=settings))
+    except GanglineError as error:
+        sys.stderr.write(f"error: {error.message} [{error.code}]\n")
+        code = 1
+    sys.stderr.flush()
+    os._exit(code)
