@@ -280,7 +280,15 @@ def _failure(error: OSError) -> Failure:
 
 
 def parse_reply(data: bytes, *, closed: bool) -> Reply | None:
-    """A whole answer, or None if more has to come. Informational answers are skipped."""
+    """A whole answer, or None if more has to come; ConnectionError if it is none."""
+    try:
+        return _parse(data, closed)
+    except ValueError:
+        raise ConnectionError(errno.EPROTO, f"not an HTTP answer: {data[:60]!r}") from None
+
+
+def _parse(data: bytes, closed: bool) -> Reply | None:
+    """Informational answers are skipped."""
     head, mark, rest = data.partition(b"\r\n\r\n")
     if not mark:
         if len(data) > MAX_HEAD:
@@ -289,7 +297,7 @@ def parse_reply(data: bytes, *, closed: bool) -> Reply | None:
     lines = head.split(b"\r\n")
     status = _status(lines[0])
     if 100 <= status < 200:
-        return parse_reply(rest, closed=closed)
+        return _parse(rest, closed)
     fields = {
         name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines[1:])
     }
@@ -300,13 +308,21 @@ def parse_reply(data: bytes, *, closed: bool) -> Reply | None:
     length = fields.get(b"content-length")
     if length is None:
         return Reply(status, rest, True) if closed or status in (204, 304) else None
-    return Reply(status, rest[: int(length)], closes) if len(rest) >= int(length) else None
+    size = _size(length, 10)
+    return Reply(status, rest[:size], closes) if len(rest) >= size else None
+
+
+def _size(text: bytes, base: int) -> int:
+    size = int(text, base)
+    if size < 0:
+        raise ValueError("a negative length")
+    return size
 
 
 def _status(line: bytes) -> int:
     words = line.split(b" ", 2)
     if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
-        raise ConnectionError(errno.EPROTO, f"not an HTTP answer: {line[:60]!r}")
+        raise ValueError(line)
     return int(words[1])
 
 
@@ -316,7 +332,7 @@ def _unchunk(data: bytes) -> bytes | None:
         size_line, mark, data = data.partition(b"\r\n")
         if not mark:
             return None
-        size = int(size_line.split(b";")[0], 16)
+        size = _size(size_line.split(b";")[0], 16)
         if size == 0:
             return bytes(body) if data.endswith(b"\r\n") else None
         if len(data) < size + 2:

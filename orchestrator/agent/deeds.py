@@ -43,6 +43,7 @@ def _purge(request: Request, _fds: list[int], _siblings: frozenset[int]) -> None
 
 
 def _sweep(request: Request, _fds: list[int], _siblings: frozenset[int]) -> None:
+    os.nice(19)
     housekeeping.run(request["dir"], housekeeping.Bounds(**request["bounds"]), request["spare"])
 
 

@@ -32,7 +32,6 @@ class _Folder:
 
 def run(attempts: str, bounds: Bounds, spare: Sequence[str]) -> None:
     """Remove the oldest until all bounds hold."""
-    os.nice(19)
     for path in excess(attempts, bounds, frozenset(spare), time.time()):
         shutil.rmtree(path, ignore_errors=True)
 

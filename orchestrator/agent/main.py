@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import os
 import sys
+import time
+import traceback
 
 from orchestrator.agent import log
 from orchestrator.agent.config import Config, ConfigError, load
 from orchestrator.agent.journal import JournalError
 from orchestrator.agent.starter import Starter
+
+SHORT_LIFE_S = 5.0  # an agent that lived shorter than this waits as long before it begins again
 
 
 def run(config_path: str) -> int:
@@ -28,17 +33,31 @@ def run(config_path: str) -> int:
         sys.stderr.write(f"gangline agent: {error}\n")
         return 2
     log.set_level(config.log_level)
+    began = time.monotonic()
     starter = Starter()
     from orchestrator.agent.daemon import Daemon  # after the fork: see above
 
     try:
-        Daemon(config, starter).run()
-    except (JournalError, OSError) as error:
+        daemon = Daemon(config, starter)
+        gc.collect()
+        gc.freeze()  # what is here now lives as long as the process: never look at it again
+        daemon.run()
+    except JournalError as error:
         sys.stderr.write(f"gangline agent: {error}\n")
         return 1
+    except Exception:  # noqa: BLE001 - what runs on the node must not lose its agent by a fault of it
+        _begin_again(time.monotonic() - began)
     finally:
         os.close(lock)
     return 0
+
+
+def _begin_again(lived_s: float) -> None:
+    """After an error that nobody foresaw: the same process anew, from the journal, as after a kill."""
+    log.error("an unforeseen error; the agent begins again from its journal\n" + traceback.format_exc())
+    if lived_s < SHORT_LIFE_S:
+        time.sleep(SHORT_LIFE_S)
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _take_folder(config: Config) -> int:

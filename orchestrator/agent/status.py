@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 Record = dict[str, Any]
@@ -30,27 +31,34 @@ class StatusWriter:
         self._unit = unit
 
     def add(self, record: Record, *, durable: bool = False, hurry: bool = True) -> None:
-        """Append, fsync if `durable`, tell the agent. Waits as long as the disk is full."""
+        """Append and tell the agent; fsync what is `durable` if no agent hears of it, for one that does has it in its
+        own journal within milliseconds. Waits as long as the disk is full."""
         line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
-        while not self._try(line, durable):
+        while not self._try(lambda: self._write(line)):
             time.sleep(FULL_DISK_PAUSE_S)
-        poke(self._notices, self._unit, hurry)
+        if poke(self._notices, self._unit, hurry) or not durable:
+            return
+        while not self._try(lambda: os.fdatasync(self._fd)):
+            time.sleep(FULL_DISK_PAUSE_S)
 
     def close(self) -> None:
         """Let go of the file, and of its lock."""
         os.close(self._fd)
 
-    def _try(self, line: bytes, durable: bool) -> bool:
+    def _write(self, line: bytes) -> None:
+        if os.pwrite(self._fd, line, self._good) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._good += len(line)
+
+    @staticmethod
+    def _try(step: Callable[[], None]) -> bool:
+        """Take the step; False if the disk is full."""
         try:
-            if os.pwrite(self._fd, line, self._good) != len(line):
-                return False
-            if durable:
-                os.fdatasync(self._fd)
+            step()
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             return False
-        self._good += len(line)
         return True
 
 
@@ -82,17 +90,13 @@ def reopen(path: str, notices: str, unit: str) -> StatusWriter | None:
     except BlockingIOError:
         os.close(fd)
         return None
-    os.ftruncate(fd, _whole_lines(fd))
+    os.ftruncate(fd, read_records(path)[1])  # a torn end, or what a bad disk made unreadable
     return StatusWriter(fd, notices, unit)
 
 
-def _whole_lines(fd: int) -> int:
-    data = os.pread(fd, os.fstat(fd).st_size, 0)
-    return data.rfind(b"\n") + 1
-
-
 def read_records(path: str, offset: int = 0) -> tuple[list[tuple[int, Record]], int]:
-    """Records from `offset`, each with the offset after it; and the offset to go on from. No file: nothing yet."""
+    """Records from `offset`, each with the offset after it; and the offset to go on from: before what is not whole
+    or can't be read. No file: nothing yet."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)
@@ -101,24 +105,34 @@ def read_records(path: str, offset: int = 0) -> tuple[list[tuple[int, Record]], 
         return [], offset
     records: list[tuple[int, Record]] = []
     for line in data.splitlines(keepends=True):
-        if not line.endswith(b"\n"):
+        record = _parse(line)
+        if record is None:
             break
         offset += len(line)
-        records.append((offset, json.loads(line)))
+        records.append((offset, record))
     return records, offset
 
 
-def poke(notices: str, unit: str, hurry: bool) -> None:
-    """Tell the agent, if one listens, that `unit` has a new record. Best effort: the agent looks by itself too."""
+def _parse(line: bytes) -> Record | None:
+    try:
+        record: Record | None = json.loads(line) if line.endswith(b"\n") else None
+        return record
+    except ValueError:
+        return None
+
+
+def poke(notices: str, unit: str, hurry: bool) -> bool:
+    """Tell the agent that `unit` has a new record; whether one listens. Best effort: the agent looks by itself too."""
     if not notices:
-        return
+        return False
     try:
         fd = os.open(notices, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
-        return
+        return False
     try:
         os.write(fd, f"{'!' if hurry else '.'}{unit}\n".encode())
+        return True
     except OSError:
-        pass
+        return False
     finally:
         os.close(fd)

@@ -18,7 +18,8 @@ from orchestrator.api.problems import BadRequest, TooLarge, TooSlow, WrongType
 MOST_BODY = 2 * 1024 * 1024  # bytes; a job's command and environment are under 2 MiB on Linux
 MOST_CLUSTER = 16 * 1024 * 1024
 MOST_AGENT = 16 * 1024 * 1024
-BODY_S = 30.0  # seconds in which a body must be there
+BODY_S = 30.0  # seconds in which a body must be there, and for large ones as long as this rate needs besides
+SLOWEST = 256 * 1024  # bytes a second
 
 
 class Gone(Exception):
@@ -52,29 +53,32 @@ def require_json(scope: Scope) -> None:
 async def read(scope: Scope, receive: Receive, most: int) -> bytes:
     """The whole body. TooLarge, TooSlow; Gone if the client left."""
     length = header(scope, b"content-length")
-    if length.isdecimal() and int(length) > most:
+    if _length(length) > most:
         raise _too_large(most)
+    try:
+        async with asyncio.timeout(BODY_S + _length(length) / SLOWEST):
+            return await _whole(receive, most)
+    except TimeoutError:
+        raise TooSlow("request.too-slow", "the body was not there in time") from None
+
+
+def _length(text: str) -> int:
+    """Content-Length, if it is one that can be: digits, and not endlessly many."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
+
+
+async def _whole(receive: Receive, most: int) -> bytes:
     message = await _next(receive)
     first: bytes = message.get("body", b"")
-    if not message.get("more_body", False):
-        if len(first) > most:
-            raise _too_large(most)
+    if not message.get("more_body", False) and len(first) <= most:
         return first
-    try:
-        async with asyncio.timeout(BODY_S):
-            return await _rest(bytearray(first), receive, most)
-    except TimeoutError:
-        raise TooSlow("request.too-slow", f"the body was not there within {BODY_S:g} s") from None
-
-
-async def _rest(body: bytearray, receive: Receive, most: int) -> bytes:
-    while True:
-        if len(body) > most:
-            raise _too_large(most)
+    body = bytearray(first)
+    while len(body) <= most:
         message = await _next(receive)
         body += message.get("body", b"")
         if not message.get("more_body", False) and len(body) <= most:
             return bytes(body)
+    raise _too_large(most)
 
 
 async def _next(receive: Receive) -> Any:

@@ -21,11 +21,12 @@ from orchestrator.api.hub import Hub
 from orchestrator.api.problems import InvalidRequest
 from orchestrator.controller import commands
 from orchestrator.controller.explain import Explanation, explain
-from orchestrator.controller.view import JobView
+from orchestrator.controller.view import JobView, View
 from orchestrator.ledger.state import State
 from orchestrator.model.attempt import ENDED_STATES, JobState
 from orchestrator.model.cluster import Role
 from orchestrator.model.errors import NotFound
+from orchestrator.model.reasons import Reason
 from orchestrator.wire import api as wire
 from orchestrator.wire.faults import did_you_mean, shown
 
@@ -63,7 +64,7 @@ async def list_jobs(
     wanted = paging.Filter(_states(state), queue, owner, name, _since(since))
     jobs, before = await paging.page(hub, wanted, _cursor(cursor), limit)
     view = hub.view
-    items = [render.summary(job, view.reason_of(job)) for job in jobs]
+    items = [render.summary(job, _waits_for(view, job)) for job in jobs]
     return reply(wire.JobList(items=items, next=str(before) if before else None))
 
 
@@ -150,7 +151,11 @@ async def _act(hub: Hub, caller: Caller, job: int, command: commands.Command) ->
 
 def _reply(hub: Hub, caller: Caller, found: JobView) -> Response:
     secrets = caller.name == found.owner.name or caller.has(Role.OPERATOR)
-    return reply(render.job(found, hub.view.reason_of(found), secrets=secrets))
+    return reply(render.job(found, _waits_for(hub.view, found), secrets=secrets))
+
+
+def _waits_for(view: View, found: JobView) -> Reason | None:
+    return view.reason_of(found) if found.state is JobState.WAITING else None
 
 
 def _worth_telling(found: JobView, seen: str) -> bool:

@@ -6,6 +6,7 @@ serve.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import os
@@ -139,7 +140,8 @@ def bind_unix(path: Path) -> socket.socket:
         draft.rename(path)
     except OSError as error:
         sock.close()
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink()
         raise _cannot_bind(str(path), error) from error
     return sock
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from orchestrator.controller.explain import Explanation
 from orchestrator.controller.view import AttemptView, JobView
-from orchestrator.model.attempt import ENDED_STATES, AttemptSummary, JobState, Placement, RankFailure
+from orchestrator.model.attempt import ENDED_STATES, AttemptSummary, Placement, RankFailure
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, PerNode
 from orchestrator.model.reasons import WORDS
@@ -84,7 +84,7 @@ def _summary(view: JobView, waits_for: ReasonRecord | None) -> dict[str, object]
         "attempts": view.attempts,
         "node_names": names,
         "lost": view.attempt.lost if view.attempt else False,
-        "reason": reason(waits_for) if view.state is JobState.WAITING else None,
+        "reason": reason(waits_for),
     }
 
 

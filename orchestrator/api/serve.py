@@ -4,7 +4,7 @@ Comes in: options. Goes out: an exit code, or the GanglineError that ended it (F
 ledger). Called by: cli server_cmd.
 
 Order at start: limits, TLS, sockets, ledger, controller, admin token, listen, endpoint file. At the end: waits are
-answered, connections end, the core finishes its cycle and closes the ledger; at most `STOP_S` seconds in all.
+answered, connections end, the core finishes its cycle and closes the ledger; at most three seconds in all.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ from orchestrator.store.open import open_store
 
 log = logging.getLogger("gangline.server")
 
-STOP_S = 3.0
-CONNECTIONS_S = 1  # of it, for connections to end by themselves
-CORE_S = 1.5  # of it, for the core to finish its cycle
+CONNECTIONS_S = 1  # at the end, for connections to end by themselves
+CORE_S = 1.5  # at the end, for the core to finish its cycle
 KEEP_ALIVE_S = 150  # idle polls are 120 s at most: a kept connection outlives the pause between two
 SOCKET = "api.sock"
 
@@ -121,9 +120,9 @@ async def run_server(
     app = make_app(hub)
     servers = []
     if tcp is not None:
-        servers.append((_server(app, tls), tcp))
+        servers.append((_server(app, hub, tls), tcp))
     if unix is not None:
-        servers.append((_server(app, None), unix))
+        servers.append((_server(app, hub, None), unix))
     stop = asyncio.Event()
     with _signals(stop):
         tasks = [asyncio.create_task(server.serve([sock])) for server, sock in servers]
@@ -152,10 +151,10 @@ async def _started(servers: list[_Server], tasks: list[asyncio.Task[None]]) -> N
 
 
 async def _stop(hub: Hub, servers: list[_Server], tasks: list[asyncio.Task[None]]) -> None:
-    hub.stop()
     for server in servers:
         server.should_exit = True
     await asyncio.wait(tasks, timeout=CONNECTIONS_S + 0.5)
+    hub.stop()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -163,7 +162,18 @@ async def _stop(hub: Hub, servers: list[_Server], tasks: list[asyncio.Task[None]
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without signal handlers: two of them share one loop."""
+    """uvicorn without signal handlers, since two of them share one loop, and with an end for long polls."""
+
+    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+        super().__init__(config)
+        self._hub = hub
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let no connection be kept, then answer those who wait: they must not ask again here."""
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        self._hub.stop()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -171,7 +181,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: Gate, tls: listen.Tls | None) -> _Server:
+def _server(app: Gate, hub: Hub, tls: listen.Tls | None) -> _Server:
     config = uvicorn.Config(
         app,
         http=Protocol,
@@ -188,7 +198,7 @@ def _server(app: Gate, tls: listen.Tls | None) -> _Server:
         ssl_certfile=tls.cert if tls else None,
         ssl_keyfile=tls.key if tls else None,
     )
-    return _Server(config)
+    return _Server(config, hub)
 
 
 @contextlib.contextmanager
@@ -212,5 +222,5 @@ def _log_to_stderr() -> None:
         logging.basicConfig(
             stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
         )
-    for name in ("uvicorn", "alembic"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of each request that is no HTTP

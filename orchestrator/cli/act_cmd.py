@@ -82,9 +82,16 @@ def cancel(ids: tuple[int, ...], now: bool, why: str) -> int:
 
 @verb(
     "hold",
-    examples=[Example('gangline hold 12 --why "looks at the last run first"', "job 12 does not start until it is released")],
+    examples=[
+        Example(
+            'gangline hold 12 --why "looks at the last run first"',
+            "job 12 does not start until it is released",
+        )
+    ],
 )
-@click.argument("ids", metavar="ID...", type=JOB, nargs=-1, required=True, shell_complete=completing.waiting_job)
+@click.argument(
+    "ids", metavar="ID...", type=JOB, nargs=-1, required=True, shell_complete=completing.waiting_job
+)
 @click.option("--why", default="", metavar="TEXT", help="Why; kept with the job.")
 @options.output("text", "json", "yaml", "name")
 @options.controller
@@ -107,9 +114,13 @@ def release(ids: tuple[int, ...]) -> int:
 
 @verb(
     "requeue",
-    examples=[Example("gangline requeue 12", "end the attempt of job 12 and start another one when there is room")],
+    examples=[
+        Example("gangline requeue 12", "end the attempt of job 12 and start another one when there is room")
+    ],
 )
-@click.argument("ids", metavar="ID...", type=JOB, nargs=-1, required=True, shell_complete=completing.running_job)
+@click.argument(
+    "ids", metavar="ID...", type=JOB, nargs=-1, required=True, shell_complete=completing.running_job
+)
 @click.option("--why", default="", metavar="TEXT", help="Why; kept with the attempt.")
 @options.output("text", "json", "yaml", "name")
 @options.controller

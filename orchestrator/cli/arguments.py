@@ -23,7 +23,11 @@ class JobId(click.ParamType[int]):
         if isinstance(value, int):
             return value
         if not re.fullmatch(r"[1-9][0-9]{0,15}", value):
-            self.fail(f"'{value}' is no job id: a job id is a whole number, as `gangline jobs` lists them", param, ctx)
+            self.fail(
+                f"'{value}' is no job id: a job id is a whole number, as `gangline jobs` lists them",
+                param,
+                ctx,
+            )
         return int(value)
 
 
@@ -46,7 +50,9 @@ class Variable(click.ParamType[tuple[str, str]]):
 
     name = "name=value"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
         """`A=b` -> ("A", "b")."""
         import os
 

@@ -13,13 +13,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from orchestrator.cli.errors import INTERRUPTED, lines
 from orchestrator.cli.job_words import ending, title
 from orchestrator.cli.logs_cmd import Printer
 from orchestrator.cli.text import fold_names, safe, safe_lines, wrap
-from orchestrator.model.errors import GanglineError
+from orchestrator.model.errors import GanglineError, Unavailable
 
 if TYPE_CHECKING:
     from orchestrator.client import Client
@@ -80,7 +80,17 @@ class Status:
 class Attached:
     """One job and this terminal. Signals ask it to end; its code becomes ours."""
 
-    def __init__(self, client: Client, *, label: bool = False, quiet: bool = False, output: bool = True) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        label: bool = False,
+        quiet: bool = False,
+        output: bool = True,
+        own: bool = False,
+    ) -> None:
+        """`output`: pass it on. `own`: the job is ours alone, and one that can't be prepared is not left behind."""
+        self._own = own
         self._client = client
         self._label = label
         self._output = output
@@ -107,12 +117,26 @@ class Attached:
         """Tell why it waits until its ranks run, or it is over without having run."""
         job = self._client.job(self._job)
         while not job.ended and (job.attempt is None or job.attempt.started_at is None):
+            if job.state == "held" and job.faults and not self._asked:
+                self._give_up(job)
             self._status.update(waiting_words(job, self._explain()))
             job = self._client.wait_once(self._job, LOOK_S, job.revision)
         self._status.clear()
         if job.attempt is not None and not job.ended:
             self._status.say(f"{title(job)} runs on {fold_names(job.node_names)}")
         return job
+
+    def _give_up(self, job: Job) -> NoReturn:
+        """No node can set it up: it is held until a person repairs it, and nobody may be there to do that."""
+        self._status.clear()
+        if self._own:
+            self._cancel(now=False)
+            hint = "it was cancelled; put right what the nodes say, and run it again"
+        else:
+            hint = f"put right what the nodes say, then `gangline release {job.id}`"
+        raise Unavailable(
+            "job.not-prepared", f"{title(job)} could not be prepared: {'; '.join(job.faults)}", hint
+        )
 
     def _explain(self) -> Explanation | None:
         try:
@@ -186,8 +210,14 @@ def waiting_words(job: Job, explained: Explanation | None) -> str:
     reason = explained.reason if explained is not None else job.reason
     if reason is None:
         return f"{title(job)}: {job.state}"
-    place = f" (place {explained.place} of {explained.waiting})" if explained is not None and explained.place else ""
-    return f"{title(job)} {'is held' if job.state == 'held' else 'waits'}{place}: {safe(reason.sentence)}"
+    place = (
+        f" (place {explained.place} of {explained.waiting})"
+        if explained is not None and explained.place
+        else ""
+    )
+    if job.state == "held":
+        return f"{title(job)}: {safe(reason.sentence)}"
+    return f"{title(job)} waits{place}: {safe(reason.sentence)}"
 
 
 def _code(job: Job) -> int:

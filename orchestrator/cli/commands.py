@@ -15,12 +15,16 @@ def _at(module: str, attribute: str, text: str) -> Lazy:
 
 SECTIONS: dict[str, dict[str, Lazy]] = {
     "Start here": {
-        "demo": _at("demo_cmd", "demo", "Show everything on this machine: 4 nodes, 32 emulated GPUs, two gangs."),
+        "demo": _at(
+            "demo_cmd", "demo", "Show everything on this machine: 4 nodes, 32 emulated GPUs, two gangs."
+        ),
         "init": _at("spec_cmd", "init", "Copy an example cluster into a folder of your own."),
         "doctor": _at("doctor_cmd", "doctor", "Check this machine and the way to the controller."),
     },
     "Clusters": {
-        "validate": _at("spec_cmd", "validate", "Check cluster and job files; needs no server and no network."),
+        "validate": _at(
+            "spec_cmd", "validate", "Check cluster and job files; needs no server and no network."
+        ),
         "up": _at("local_cmd", "up", "Bring a cluster up: controller, nodes, ready."),
         "down": _at("local_cmd", "down", "Stop this machine's controller and agents; delete nothing."),
         "status": _at("status_cmd", "status", "Show the cluster at a glance."),

@@ -1,10 +1,10 @@
 """Where the controller is, and who we are to it.
 
-Comes in: options, the environment, contexts.json, a cluster's endpoint.json. Goes out: a `Client`, or an error that says
-how to get one. Called by: every verb that asks a controller; `up` and `down` keep the contexts.
+Comes in: options, the environment, contexts.json, a cluster's endpoint.json. Goes out: a `Client`, or an error that
+says how to get one. Called by: every verb that asks a controller; `up` and `down` keep the contexts.
 
-Order: `--server` or GANGLINE_SERVER (with GANGLINE_TOKEN); `--context` or GANGLINE_CONTEXT; the current context; the only
-cluster whose controller has left its endpoint on this machine.
+Order: `--server` or GANGLINE_SERVER (with GANGLINE_TOKEN); `--context` or GANGLINE_CONTEXT; the current context; the
+only cluster whose controller has left its endpoint on this machine.
 """
 
 from __future__ import annotations
@@ -64,14 +64,21 @@ class Contexts:
     def save(self) -> None:
         """Write the file, readable by its owner alone."""
         rows = [asdict(self.known[name]) for name in sorted(self.known)]
-        text = json.dumps({"apiVersion": "gangline/v1", "kind": "Contexts", "current": self.current, "contexts": rows}, indent=2)
+        text = json.dumps(
+            {"apiVersion": "gangline/v1", "kind": "Contexts", "current": self.current, "contexts": rows},
+            indent=2,
+        )
         paths.write_private(paths.contexts_file(), text + "\n")
 
     def named(self, name: str) -> Context:
         """The context of that name."""
         if name in self.known:
             return self.known[name]
-        hint = f"this machine knows: {', '.join(sorted(self.known))}" if self.known else "`gangline up cluster.yaml` makes one"
+        hint = (
+            f"this machine knows: {', '.join(sorted(self.known))}"
+            if self.known
+            else "`gangline up cluster.yaml` makes one"
+        )
         raise NotFound("cli.no-context", f"this machine knows no cluster '{name}'", hint)
 
 
@@ -124,7 +131,9 @@ def _only_local() -> Context:
         return found[0]
     if found:
         names = ", ".join(each.name for each in found)
-        raise InputError("cli.which-cluster", f"this machine has several clusters: {names}", "name one by --context")
+        raise InputError(
+            "cli.which-cluster", f"this machine has several clusters: {names}", "name one by --context"
+        )
     raise Unavailable(
         "cli.no-controller",
         "no controller is known here",
@@ -144,7 +153,9 @@ def server_of(plain: dict[str, Any]) -> str:
     return f"unix://{socket}" if socket else str(plain.get("url", ""))
 
 
-def connect(context: Context | None = None, *, patience_s: float = PATIENCE_S, timeout_s: float = 30.0) -> Client:
+def connect(
+    context: Context | None = None, *, patience_s: float = PATIENCE_S, timeout_s: float = 30.0
+) -> Client:
     """A client for the context (default: the one that this call means)."""
     from orchestrator.client import Client
 
@@ -159,4 +170,6 @@ def own_name(context: Context) -> str:
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        raise GanglineError("cli.no-name", f"uid {os.geteuid()} has no name on this machine", "give --user NAME") from None
+        raise GanglineError(
+            "cli.no-name", f"uid {os.geteuid()} has no name on this machine", "give --user NAME"
+        ) from None

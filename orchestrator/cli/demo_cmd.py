@@ -48,17 +48,33 @@ LOOK_S = 0.1
     ],
 )
 @click.option("--keep", is_flag=True, help="Leave the cluster running; `gangline down` takes it down.")
-@click.option("--rounds", type=COUNT, default=3, show_default=True, metavar="N", help="All-reduces that the first gang does at least.")
-@click.option("--mib", type=Whole(1, 256), default=4, show_default=True, metavar="SIZE", help="Size of each rank's vector in MiB.")
+@click.option(
+    "--rounds",
+    type=COUNT,
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="All-reduces that the first gang does at least.",
+)
+@click.option(
+    "--mib",
+    type=Whole(1, 256),
+    default=4,
+    show_default=True,
+    metavar="SIZE",
+    help="Size of each rank's vector in MiB.",
+)
 def demo(keep: bool, rounds: int, mib: int) -> int:
     """Show everything on this machine: 4 nodes, 32 emulated GPUs, two gangs.
 
-    A gang of 16 processes over 2 nodes sums vectors in a ring over TCP and checks every element and every byte moved. A
-    second gang needs all 4 nodes, is seen waiting with its reason, and runs when the first has ended. Then everything is
-    taken down again. Nothing is installed, and nothing leaves this machine.
+    A gang of 16 processes over 2 nodes sums vectors in a ring over TCP and checks every element and every byte moved.
+    A second gang needs all 4 nodes, is seen waiting with its reason, and runs when the first has ended. Then
+    everything is taken down again. Nothing is installed, and nothing leaves this machine.
     """
     story = Story()
-    story.say(f"Gangline demo: 4 nodes with 8 emulated GPUs each, all played by this machine ({os.cpu_count()} cores).")
+    story.say(
+        f"Gangline demo: 4 nodes with 8 emulated GPUs each, all played by this machine ({os.cpu_count()} cores)."
+    )
     with _home(keep, story) as folder:
         spec = _spec()
         done = False
@@ -70,7 +86,9 @@ def demo(keep: bool, rounds: int, mib: int) -> int:
             if not (keep and done):
                 _take_down(spec, story, done)
         if keep:
-            story.say("\nThe cluster stays up: try `gangline nodes`, `gangline jobs`; `gangline down` takes it down.")
+            story.say(
+                "\nThe cluster stays up: try `gangline nodes`, `gangline jobs`; `gangline down` takes it down."
+            )
             return 0
     story.say(f"\nEverything took {story.seconds():.1f} s.")
     return 0
@@ -118,7 +136,9 @@ def _home(keep: bool, story: Story) -> Iterator[Path]:
     if keep:
         yield paths.state_dir(CLUSTER)
         return
-    folder, lock = _free_folder((paths.home() or Path(tempfile.gettempdir())) / f"gangline-demo-{os.geteuid()}")
+    folder, lock = _free_folder(
+        (paths.home() or Path(tempfile.gettempdir())) / f"gangline-demo-{os.geteuid()}"
+    )
     before = os.environ.get("GANGLINE_HOME")
     os.environ["GANGLINE_HOME"] = str(folder)
     try:
@@ -178,7 +198,8 @@ def _spec() -> ClusterSpec:
 
     spec = read_cluster(str(bundled.find("inventories", CLUSTER, "cluster.yaml")))
     pools = tuple(
-        replace(pool, gpu=replace(pool.gpu, emulate=Emulate.ALWAYS)) if pool.gpu is not None else pool for pool in spec.pools
+        replace(pool, gpu=replace(pool.gpu, emulate=Emulate.ALWAYS)) if pool.gpu is not None else pool
+        for pool in spec.pools
     )
     return replace(spec, pools=pools)
 
@@ -256,14 +277,26 @@ def _start_ring(client: Client, story: Story, seen: Path, rounds: int, mib: int)
     from orchestrator.cli import demo_ring
 
     story.chapter(f"A gang of {RANKS} processes with one emulated GPU each starts, whole or not at all")
-    command = [sys.executable, "-I", str(Path(demo_ring.__file__)), "--mib", str(mib), "--rounds", str(rounds), "--until", str(seen)]
+    command = [
+        sys.executable,
+        "-I",
+        str(Path(demo_ring.__file__)),
+        "--mib",
+        str(mib),
+        "--rounds",
+        str(rounds),
+        "--until",
+        str(seen),
+    ]
     began = time.monotonic()
     made = client.submit(_document("ring", command, tasks=RANKS, per_task={"gpus": 1}))
     job = _until(client, made.id, lambda job: job.state == "running")
     took = time.monotonic() - began
     parts = job.attempt.parts if job.attempt is not None else []
     pids = {pid for part in parts for pid in part.pids}
-    story.tell(f"job {job.id} (ring) runs {took:.2f} s after submit: {len(pids)} processes under {len(parts)} shepherds")
+    story.tell(
+        f"job {job.id} (ring) runs {took:.2f} s after submit: {len(pids)} processes under {len(parts)} shepherds"
+    )
     story.tell(_parts(job))
     if len(pids) != RANKS or len(parts) != 2:
         raise Unexpected(f"{RANKS} processes on 2 nodes were asked for, {len(pids)} on {len(parts)} run")
@@ -312,7 +345,9 @@ def _follow(client: Client, story: Story, job_id: int) -> None:
     for piece in follow(client, job_id):
         if piece.error is not None:
             raise piece.error
-        story.tell("\n".join(f"| {line}" for line in safe_lines(piece.data.decode("utf-8", "replace")).splitlines()))
+        story.tell(
+            "\n".join(f"| {line}" for line in safe_lines(piece.data.decode("utf-8", "replace")).splitlines())
+        )
     job = client.wait(job_id, END_S)
     story.tell(ending(job))
     if job.state != "succeeded":

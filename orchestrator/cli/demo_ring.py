@@ -1,8 +1,8 @@
 """A ring all-reduce over TCP between the processes of a gang, with its sum and its bytes checked: the demo's workload.
 
-Comes in: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, PET_LOCAL_ADDR as Gangline sets them, and options. Goes out: a line
-per round and a summary from rank 0, exit code 0 if every rank's vector is right to the last element. Called by: the
-ranks of the demo's first gang, as a program of its own (`python3 -I demo_ring.py`); standard library only.
+Comes in: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, PET_LOCAL_ADDR as Gangline sets them, and options. Goes out: a
+line per round and a summary from rank 0, exit code 0 if every rank's vector is right to the last element. Called by:
+the ranks of the demo's first gang, as a program of its own (`python3 -I demo_ring.py`); standard library only.
 
 Each rank holds one vector of 64-bit integers in N chunks. N-1 steps of reduce-scatter leave each rank with one finished
 chunk, N-1 steps of all-gather hand those round, so that each socket moves 2 (N-1)/N of the vector per round (Patarasuk
@@ -70,7 +70,9 @@ def meet(rank: int, size: int, master: tuple[str, int], address: str) -> Ring:
     return Ring(rank, size, right, left, control)
 
 
-def _host(size: int, master: tuple[str, int], mine: list[Any]) -> tuple[dict[int, socket.socket], dict[int, Any]]:
+def _host(
+    size: int, master: tuple[str, int], mine: list[Any]
+) -> tuple[dict[int, socket.socket], dict[int, Any]]:
     """Rank 0: wait for all others at the rendezvous, then tell each where all listen."""
     control: dict[int, socket.socket] = {}
     doors: dict[int, Any] = {0: mine}
@@ -216,7 +218,7 @@ def goes_on(ring: Ring, turn: int, rounds: int, until: str) -> bool:
     """Whether there is another round: rank 0 decides, so that all stop after the same one."""
     if ring.rank != 0:
         return bool(receive_message(ring.control[0])[0])
-    more = rounds == 0 or turn < rounds or (until != "" and not os.path.exists(until))
+    more = rounds == 0 or turn < rounds or (until != "" and not os.path.exists(until))  # noqa: PTH110 - pathlib costs each rank its import
     for link in ring.control.values():
         send_message(link, [more])
     return more
@@ -239,8 +241,8 @@ def run(ring: Ring, length: int, rounds: int, until: str) -> None:
     ring.counted = kernel_received(ring.left)
     if (ring.sent, ring.received) != (moved, moved) or ring.counted not in (None, moved):
         raise RingError(
-            f"rank {ring.rank}: moved {ring.sent:,} bytes out and {ring.received:,} in (the kernel says {ring.counted}); "
-            f"2(N-1)/N asks for {moved:,}"
+            f"rank {ring.rank}: moved {ring.sent:,} bytes out and {ring.received:,} in "
+            f"(the kernel says {ring.counted}); 2(N-1)/N asks for {moved:,}"
         )
     report(ring, turn, length)
 
@@ -254,7 +256,11 @@ def kernel_received(link: socket.socket) -> int | None:
         info = link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_RECEIVED + 8)
     except OSError:
         return None
-    return int(struct.unpack_from("Q", info, TCP_INFO_RECEIVED)[0]) if len(info) == TCP_INFO_RECEIVED + 8 else None
+    return (
+        int(struct.unpack_from("Q", info, TCP_INFO_RECEIVED)[0])
+        if len(info) == TCP_INFO_RECEIVED + 8
+        else None
+    )
 
 
 def report(ring: Ring, turns: int, length: int) -> None:
@@ -285,7 +291,8 @@ def summarise(found: list[dict[str, Any]], turns: int, length: int) -> None:
     pids = len({each["pid"] for each in found})
     nodes = sorted({str(each["node"]) for each in found})
     say(f"sum: right in all {length:,} elements on {size} of {size} ranks, {turns} round(s)")
-    say(f"bytes: each socket moved {moved:,} = {turns} x 2 x {size - 1}/{size} x {length * WORD:,}, on {right} of {size} ranks")
+    theory = f"{turns} x 2 x {size - 1}/{size} x {length * WORD:,}"
+    say(f"bytes: each socket moved {moved:,} = {theory}, on {right} of {size} ranks")
     if all(each["counted"] == moved for each in found):
         say("kernel: TCP_INFO of every socket counts the same bytes")
     say(f"processes: {pids} pids on {len(nodes)} node(s): {', '.join(nodes)}")
@@ -308,7 +315,10 @@ def main() -> int:
     try:
         ring = meet(rank, size, master, os.environ.get("PET_LOCAL_ADDR") or "127.0.0.1")
         run(ring, length, asked.rounds, asked.until)
-    except (RingError, OSError) as error:
+    except RingError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except OSError as error:
         sys.stderr.write(f"rank {rank}: {error}\n")
         return 1
     return 0

@@ -1,7 +1,7 @@
 """`doctor`: what Gangline needs of this machine and of the way to the controller, looked at one by one.
 
-Comes in: the machine, the contexts. Goes out: a line for each check, ok, warn or fail, with what to do; exit code 1 if one
-fails. Called by: the command's table. It changes nothing.
+Comes in: the machine, the contexts. Goes out: a line for each check, ok, warn or fail, with what to do; exit code 1
+if one fails. Called by: the command's table. It changes nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class Check:
     "doctor",
     examples=[
         Example("gangline doctor", "look at everything"),
-        Example("gangline doctor -o json | jq '.items[] | select(.status != \"ok\")'", "what is not right, for a script"),
+        Example(
+            "gangline doctor -o json | jq '.items[] | select(.status != \"ok\")'",
+            "what is not right, for a script",
+        ),
     ],
 )
 @options.output("text", "json")
@@ -58,7 +61,12 @@ def doctor() -> int:
     found = list(examine())
     if current().output == "json":
         good = all(check.status != FAIL for check in found)
-        envelope = {"apiVersion": "gangline/v1", "kind": "DoctorReport", "ok": good, "items": [asdict(check) for check in found]}
+        envelope = {
+            "apiVersion": "gangline/v1",
+            "kind": "DoctorReport",
+            "ok": good,
+            "items": [asdict(check) for check in found],
+        }
         sys.stdout.write(json.dumps(envelope, indent=2) + "\n")
     else:
         _print(found)
@@ -73,7 +81,9 @@ def examine() -> Iterator[Check]:
         except GanglineError as error:
             yield Check(check.__name__.strip("_"), FAIL, error.message, error.hint)
         except OSError as error:
-            yield Check(check.__name__.strip("_"), FAIL, f"{error.filename or ''}: {error.strerror}".lstrip(": "))
+            yield Check(
+                check.__name__.strip("_"), FAIL, f"{error.filename or ''}: {error.strerror}".lstrip(": ")
+            )
 
 
 def _print(found: list[Check]) -> None:
@@ -84,7 +94,9 @@ def _print(found: list[Check]) -> None:
     colors = current().colors(sys.stdout)
     wide = max(len(check.name) for check in found)
     for check in found:
-        sys.stdout.write(f"{paint(f'{check.status:4}', moods[check.status], colors)}  {check.name:{wide}}  {safe(check.message)}\n")
+        sys.stdout.write(
+            f"{paint(f'{check.status:4}', moods[check.status], colors)}  {check.name:{wide}}  {safe(check.message)}\n"
+        )
         if check.hint and check.status != OK:
             sys.stdout.write(f"{'':4}  {'':{wide}}  -> {safe(check.hint)}\n")
 
@@ -94,13 +106,20 @@ def _print(found: list[Check]) -> None:
 
 def _python() -> Iterator[Check]:
     good = sys.version_info >= (3, 11)
-    yield Check("python", OK if good else FAIL, f"Python {platform.python_version()}", "Gangline needs 3.11 or newer")
+    yield Check(
+        "python", OK if good else FAIL, f"Python {platform.python_version()}", "Gangline needs 3.11 or newer"
+    )
 
 
 def _server_part() -> Iterator[Check]:
     missing = [name for name in SERVER_PACKAGES if find_spec(name) is None]
     if missing:
-        yield Check("server part", WARN, f"not installed: {', '.join(missing)}", "pip install 'gangline[server]', to run a controller here")
+        yield Check(
+            "server part",
+            WARN,
+            f"not installed: {', '.join(missing)}",
+            "pip install 'gangline[server]', to run a controller here",
+        )
     else:
         yield Check("server part", OK, "installed")
 
@@ -114,27 +133,45 @@ def _state() -> Iterator[Check]:
         yield _private("state folder", root)
     else:
         usable = os.access(place, os.W_OK | os.X_OK)
-        yield Check("state folder", OK if usable else FAIL, f"{root} is made at the first `gangline up`", f"{place} can't be written")
+        yield Check(
+            "state folder",
+            OK if usable else FAIL,
+            f"{root} is made at the first `gangline up`",
+            f"{place} can't be written",
+        )
     free = shutil.disk_usage(place).free
     status = FAIL if free < SCARCE else WARN if free < TIGHT else OK
-    yield Check("disk space", status, f"{free / (1 << 30):.1f} GiB free for {root}", "the ledger refuses work on a full disk: make room")
+    yield Check(
+        "disk space",
+        status,
+        f"{free / (1 << 30):.1f} GiB free for {root}",
+        "the ledger refuses work on a full disk: make room",
+    )
     try:
         netfs.refuse_network(root)
         yield Check("file system", OK, "local")
     except GanglineError as error:
         yield Check("file system", FAIL, error.message, error.hint)
-    length = len(os.fsencode(root / "CLUSTER" / "api.sock"))
-    if length > LONGEST_SOCKET_PATH:
-        yield Check("socket path", FAIL, f"paths below {root} are too long for a Unix socket", "choose a shorter GANGLINE_HOME")
+    if len(os.fsencode(root / "CLUSTER" / "api.sock")) > LONGEST_SOCKET_PATH:
+        yield Check(
+            "socket path",
+            WARN,
+            f"paths below {root} are too long for a Unix socket",
+            "`gangline up` puts it below the temporary folder; for `server run` choose a shorter GANGLINE_HOME",
+        )
 
 
 def _private(name: str, path: Path) -> Check:
     """Whether only we can look into it."""
     found = path.stat()
     if found.st_uid != os.geteuid():
-        return Check(name, FAIL, f"{path} belongs to uid {found.st_uid}", "use it as that user, or set GANGLINE_HOME")
+        return Check(
+            name, FAIL, f"{path} belongs to uid {found.st_uid}", "use it as that user, or set GANGLINE_HOME"
+        )
     if found.st_mode & 0o077:
-        return Check(name, WARN, f"{path} is open to others ({stat.filemode(found.st_mode)})", f"chmod go= {path}")
+        return Check(
+            name, WARN, f"{path} is open to others ({stat.filemode(found.st_mode)})", f"chmod go= {path}"
+        )
     return Check(name, OK, str(path))
 
 
@@ -155,7 +192,9 @@ def _gpus() -> Iterator[Check]:
 
     found = discover(GpuConfig(emulate="never"))
     if found:
-        yield Check("GPUs", OK, f"{len(found)} x {fold_models([(each.device.model, False) for each in found])}")
+        yield Check(
+            "GPUs", OK, f"{len(found)} x {fold_models([(each.device.model, False) for each in found])}"
+        )
     else:
         yield Check("GPUs", OK, "NVML finds none: those of local sites are emulated")
 
@@ -180,10 +219,20 @@ def _limits() -> Iterator[Check]:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = hard == resource.RLIM_INFINITY or hard >= FILES
     shown = "unlimited" if hard == resource.RLIM_INFINITY else f"{hard:,}"
-    yield Check("open files", OK if enough else WARN, f"at most {shown}", f"ulimit -Hn {FILES}, for a controller of many nodes")
+    yield Check(
+        "open files",
+        OK if enough else WARN,
+        f"at most {shown}",
+        f"ulimit -Hn {FILES}, for a controller of many nodes",
+    )
     _, locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if locked != resource.RLIM_INFINITY and Path("/dev/nvidiactl").exists():
-        yield Check("locked memory", WARN, f"at most {locked:,} bytes", "RDMA between GPUs needs `ulimit -l unlimited` for agents")
+        yield Check(
+            "locked memory",
+            WARN,
+            f"at most {locked:,} bytes",
+            "RDMA between GPUs needs `ulimit -l unlimited` for agents",
+        )
 
 
 # --- the controller -----------------------------------------------------------------------------------------------
@@ -221,13 +270,20 @@ def _controller() -> Iterator[Check]:
         began = time.monotonic()
         found = client.status()
         took = time.monotonic() - began
-        yield Check("controller", OK, f"{context.server} answers in {took * 1000:.0f} ms, version {found.version}")
+        yield Check(
+            "controller", OK, f"{context.server} answers in {took * 1000:.0f} ms, version {found.version}"
+        )
         apart = (found.now - now()).total_seconds()
         even = abs(apart) <= CLOCK_S + took
         yield Check("clocks", OK if even else WARN, f"{abs(apart):.1f} s apart", "let NTP set both clocks")
         counts = found.nodes
         status = OK if counts.open == counts.total else WARN
-        yield Check("nodes", status, f"{counts.open} of {counts.total} may be given work", "`gangline nodes` says why the others may not")
+        yield Check(
+            "nodes",
+            status,
+            f"{counts.open} of {counts.total} may be given work",
+            "`gangline nodes` says why the others may not",
+        )
 
 
 CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (

@@ -24,6 +24,8 @@ USAGE = 2
 
 def report(error: BaseException, session: Session) -> int:
     """Say what happened and return the exit code."""
+    if isinstance(error, BrokenPipeError):
+        return reader_left()
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, SystemExit):
@@ -102,7 +104,9 @@ def _write_error(error: GanglineError, session: Session) -> None:
 def _usage(error: click.ClickException) -> GanglineError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "gangline"
-    return GanglineError("cli.usage", _lower(error.format_message()).rstrip("."), f"`{path} --help` shows how it is used")
+    return GanglineError(
+        "cli.usage", _lower(error.format_message()).rstrip("."), f"`{path} --help` shows how it is used"
+    )
 
 
 def _unexpected(error: BaseException) -> GanglineError:

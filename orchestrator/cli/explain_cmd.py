@@ -1,6 +1,7 @@
 """`explain`: why a job does not run, with its numbers, its place, who is in its way, and what to do.
 
-Comes in: an id. Goes out: the one reason that holds now. Called by: the command's table; `run` and `demo` print the same.
+Comes in: an id. Goes out: the one reason that holds now. Called by: the command's table; `run` and `demo` print the
+same.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ def words(found: Explanation, now: datetime) -> str:
 
     if found.reason is None:
         return f"job {found.job} is {found.state}, and nothing is in its way"
-    lines = [wrap(f"job {found.job} is {found.state}: {safe(found.reason.sentence)} [{found.reason.code}]"), ""]
+    lines = [
+        wrap(f"job {found.job} is {found.state}: {safe(found.reason.sentence)} [{found.reason.code}]"),
+        "",
+    ]
     if found.place:
         lines += [f"  place: {found.place} of {found.waiting} waiting in its queue; {_ahead(found)}", ""]
     if found.reason.facts:
@@ -72,7 +76,12 @@ def _blockers(found: Explanation, now: datetime) -> list[str]:
     from orchestrator.cli.tables import Cell, Head, render
     from orchestrator.cli.text import left
 
-    heads = [Head("BLOCKER", right=True), Head("USER"), Head("GPUS", right=True), Head("ENDS BY ITSELF IN", right=True)]
+    heads = [
+        Head("BLOCKER", right=True),
+        Head("USER"),
+        Head("GPUS", right=True),
+        Head("ENDS BY ITSELF IN", right=True),
+    ]
     rows = [
         [Cell(str(each.job)), Cell(each.owner), Cell(str(each.gpus)), Cell(left(each.ends_at, now))]
         for each in found.blockers

@@ -1,7 +1,7 @@
 """Job documents from the command line: from options, from a file, with single values set over it.
 
-Comes in: options of `run`, a path, `--set` words. Goes out: the plain document that is sent, checked here first so that a
-fault has its line. Called by: run_cmd, submit_cmd, demo_cmd.
+Comes in: options of `run`, a path, `--set` words. Goes out: the plain document that is sent, checked here first so
+that a fault has its line. Called by: run_cmd, submit_cmd, demo_cmd.
 """
 
 from __future__ import annotations
@@ -149,10 +149,14 @@ def put(document: Document, setting: str) -> None:
         raise InputError("submit.bad-set", f"'{setting}' sets nothing", "write --set spec.nodes=4")
     tree = read_tree(text) if text else None
     if tree is not None and tree.faults:
-        raise InputError("submit.bad-set", f"the value of '{setting}' is not YAML", "quote it as YAML wants it")
+        raise InputError(
+            "submit.bad-set", f"the value of '{setting}' is not YAML", "quote it as YAML wants it"
+        )
     at: Any = document
     for key in keys[:-1]:
         at = at.setdefault(key, {}) if isinstance(at, dict) else None
         if not isinstance(at, dict):
-            raise InputError("submit.bad-set", f"'{path}' leads through a value that has no fields", "check the path")
+            raise InputError(
+                "submit.bad-set", f"'{path}' leads through a value that has no fields", "check the path"
+            )
     at[keys[-1]] = tree.root.value if tree is not None and tree.root is not None else ""

@@ -1,6 +1,7 @@
 """A job in words: its columns in lists, its card, how it ended. One place, so that every verb says the same.
 
-Comes in: jobs of `wire.api`. Goes out: columns and texts. Called by: jobs_cmd, act_cmd, run_cmd, explain_cmd, status_cmd.
+Comes in: jobs of `wire.api`. Goes out: columns and texts. Called by: jobs_cmd, act_cmd, run_cmd, explain_cmd,
+status_cmd.
 """
 
 from __future__ import annotations
@@ -77,9 +78,12 @@ def columns(now: datetime) -> tuple[Column[JobSummary], ...]:
     )
 
 
-def listing(now: datetime) -> Listing[JobSummary]:
-    """The list of jobs as of now."""
-    return Listing("JobList", columns(now), lambda job: str(job.id), "no jobs; -a shows those of all users, --since 7d older ones")
+def listing(now: datetime, owner: str = "") -> Listing[JobSummary]:
+    """The list of jobs as of now; `owner`: whose jobs were asked for, empty for everyone's."""
+    whose = (
+        f" of {text.safe(owner)}; -a shows those of all users, --since 7d" if owner else "; --since 7d shows"
+    )
+    return Listing("JobList", columns(now), lambda job: str(job.id), f"no jobs{whose} older ones")
 
 
 # --- one job ----------------------------------------------------------------------------------------------------
@@ -96,7 +100,7 @@ def ending(job: Job) -> str:
     if job.state == "succeeded":
         return f"{title(job)} succeeded{took}"
     last = job.past[-1] if job.past else None
-    detail = failure(last) if last is not None else ""
+    detail = failure(last) if last is not None and job.state == "failed" else ""
     why = detail or text.safe(job.why)
     return f"{title(job)} {job.state}{took}" + (f": {why}" if why else "")
 
@@ -106,7 +110,11 @@ def failure(attempt: PastAttempt) -> str:
     first = attempt.first_failed
     if first is None:
         return text.safe(attempt.detail)
-    how = f"was killed by signal {first.signal} ({signal_name(first.signal)})" if first.signal else f"exited with {first.code}"
+    how = (
+        f"was killed by signal {first.signal} ({signal_name(first.signal)})"
+        if first.signal
+        else f"exited with {first.code}"
+    )
     return f"rank {first.rank} on {first.node} failed first: it {how}"
 
 
@@ -193,19 +201,31 @@ def _attempt(attempt: Attempt) -> list[str]:
     lost = ", lost: a node of it can't be reached" if attempt.lost else ""
     limit = f", until {text.instant(attempt.deadline_at)}" if attempt.deadline_at else ""
     head = f"attempt {attempt.id}: {attempt.state}{limit}{lost}"
-    heads = [Head("NODE"), Head("STATE"), Head("RANKS", right=True), Head("SLOTS"), Head("PIDS"), Head("ERROR")]
+    heads = [
+        Head("NODE"),
+        Head("STATE"),
+        Head("RANKS", right=True),
+        Head("SLOTS"),
+        Head("PIDS"),
+        Head("ERROR"),
+    ]
     rows = [
         [
             Cell(part.node),
             Cell(part.state),
             Cell(_ranks(part.first_rank, part.tasks)),
             Cell(text.fold(part.slots) or "-"),
-            Cell(",".join(map(str, part.pids)) or "-"),
+            Cell(_pids(part.pids)),
             Cell(part.error or "-"),
         ]
         for part in attempt.parts
     ]
     return [head, *(f"  {line}" for line in render(heads, rows))]
+
+
+def _pids(pids: list[int]) -> str:
+    """In the order of ranks; as ranges where that is their own order too."""
+    return (text.fold(pids) if pids == sorted(pids) else ",".join(map(str, pids))) or "-"
 
 
 def _past(past: PastAttempt) -> list[str]:

@@ -5,14 +5,13 @@ Comes in: filters, an id. Goes out: a table, a card, documents. Called by: the c
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.cli import completing, options
 from orchestrator.cli.arguments import JOB, NUMBER, SPAN
-from orchestrator.cli.session import current, note
+from orchestrator.cli.session import note
 from orchestrator.cli.verbs import SETTINGS, Example, Verbs, verb
 from orchestrator.model.attempt import JobState
 from orchestrator.model.errors import InputError
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from orchestrator.client import Client
     from orchestrator.wire.api import JobSummary
 
-DAY_S = 86400
+MOST = 100  # jobs that are shown unless told otherwise
 
 
 @verb(
@@ -42,7 +41,9 @@ DAY_S = 86400
     metavar="STATE",
     help=f"Only these states ({', '.join(map(str, JobState))}); several, or a comma list.",
 )
-@click.option("--queue", metavar="NAME", default="", shell_complete=completing.queue, help="Only of this queue.")
+@click.option(
+    "--queue", metavar="NAME", default="", shell_complete=completing.queue, help="Only of this queue."
+)
 @click.option("--name", metavar="NAME", default="", help="Only of this name.")
 @click.option(
     "--since",
@@ -51,12 +52,27 @@ DAY_S = 86400
     show_default=True,
     help="How old ended jobs may be (30m, 8h, 7d), or `all`.",
 )
-@click.option("-n", "--limit", type=NUMBER, default=100, show_default=True, metavar="N", help="At most so many; 0: all.")
+@click.option(
+    "-n",
+    "--limit",
+    type=NUMBER,
+    default=MOST,
+    show_default=True,
+    metavar="N",
+    help="At most so many; 0: all.",
+)
 @click.option("-w", "--watch", is_flag=True, help="Show them again whenever something changes, until Ctrl-C.")
 @options.listing
 @options.controller
 def jobs(
-    all_users: bool, user: str | None, states: tuple[str, ...], queue: str, name: str, since: str, limit: int, watch: bool
+    all_users: bool,
+    user: str | None,
+    states: tuple[str, ...],
+    queue: str,
+    name: str,
+    since: str,
+    limit: int,
+    watch: bool,
 ) -> None:
     """List jobs, newest first.
 
@@ -78,12 +94,12 @@ def jobs(
             return _ask(client, wanted, queue, owner, name, age, limit)
 
         if watch:
-            repeat(lambda: listing(now()), ask)
+            repeat(lambda: listing(now(), owner), ask)
             return
         found = ask()
-        listing(now()).print(found)
-        if limit and len(found) == limit:
-            note(f"the newest {limit}; -n 0 shows all")
+        listing(now(), owner).print(found)
+        if len(found) == limit == MOST:
+            note(f"the newest {MOST}; -n 0 shows all")
 
 
 def _states(given: tuple[str, ...]) -> list[str]:
@@ -91,7 +107,9 @@ def _states(given: tuple[str, ...]) -> list[str]:
     known = [str(state) for state in JobState]
     for word in words:
         if word not in known:
-            raise InputError("jobs.bad-state", f"there is no state '{word}'", f"states are: {', '.join(known)}")
+            raise InputError(
+                "jobs.bad-state", f"there is no state '{word}'", f"states are: {', '.join(known)}"
+            )
     return words
 
 
@@ -101,10 +119,17 @@ def _ask(
     from orchestrator.cli.text import now
 
     since_us = 0 if age is None else int((now().timestamp() - age) * 1_000_000)
-    return list(client.jobs(states=states, queue=queue, owner=owner, name=name, since_us=since_us, most=limit))
+    return list(
+        client.jobs(states=states, queue=queue, owner=owner, name=name, since_us=since_us, most=limit)
+    )
 
 
-@click.group("job", cls=Verbs, context_settings=SETTINGS, examples=[Example("gangline job show 12", "all about job 12")])
+@click.group(
+    "job",
+    cls=Verbs,
+    context_settings=SETTINGS,
+    examples=[Example("gangline job show 12", "all about job 12")],
+)
 def job() -> None:
     """Look at one job."""
 

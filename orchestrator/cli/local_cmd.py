@@ -1,7 +1,8 @@
 """`up` and `down`: a cluster of this machine, brought to what its file says, and taken down again.
 
-Comes in: a cluster file. Goes out: a controller and agents that run, nodes that are ready; progress on stderr. Called by:
-the command's table, demo_cmd. Every step looks first and does only what is missing, so that a killed `up` is run again.
+Comes in: a cluster file. Goes out: a controller and agents that run, nodes that are ready; progress on stderr. Called
+by: the command's table, demo_cmd. Every step looks first and does only what is missing, so that a killed `up` is run
+again.
 """
 
 from __future__ import annotations
@@ -48,14 +49,19 @@ TICK_S = 0.1  # between two looks at the nodes
 )
 @click.argument("file", metavar="FILE")
 @click.option(
-    "--timeout", type=SPAN, default="1m", show_default=True, metavar="AGE", help="How long to wait for the nodes."
+    "--timeout",
+    type=SPAN,
+    default="1m",
+    show_default=True,
+    metavar="AGE",
+    help="How long to wait for the nodes.",
 )
 def up(file: str, timeout: int) -> int:
     """Bring a cluster up: controller, nodes, ready.
 
-    Nodes of `local` sites are played by this machine: one agent each, GPUs real where there are any, else emulated. The
-    controller and the agents run on in the background; `gangline down` stops them. Running it again changes what differs
-    and starts what has died. Exit code 4: some nodes are not ready yet; run it again.
+    Nodes of `local` sites are played by this machine: one agent each, GPUs real where there are any, else emulated.
+    The controller and the agents run on in the background; `gangline down` stops them. Running it again changes what
+    differs and starts what has died. Exit code 4: some nodes are not ready yet; run it again.
     """
     from orchestrator.cli.contexts import remember
 
@@ -213,14 +219,15 @@ class Bringing:
             log = self._site.agent_log(name)
             last = last_lines(log, 1)
             self._say(f"node {name}: its agent {state}" + (f": {last}" if last else f"; see {log}"))
-        self._tell(f"{len(missing)} node(s) not ready; run `gangline up` again, or see the logs below {self._site.state / 'nodes'}")
+        logs = self._site.state / "nodes"
+        self._tell(f"{len(missing)} node(s) not ready; run `gangline up` again, or see the logs below {logs}")
 
 
-LONGEST_SOCKET = 90  # bytes of a Unix socket's path (unix(7): 107, and the server needs some for a draft's name)
+LONGEST_SOCKET = 90  # bytes of a Unix socket's path: 107 (unix(7)) less what the server adds for a draft
 
 
 def server_arguments(spec: ClusterSpec, state: Path) -> list[str]:
-    """How the controller of a local cluster is started. Agents and commands use its Unix socket, which needs no token."""
+    """How the controller of a local cluster is started. Agents and commands use its Unix socket: it needs no token."""
     arguments = ["--state", str(state), "--cluster", spec.name]
     if len(os.fsencode(state / "api.sock")) > LONGEST_SOCKET:
         arguments += ["--socket", str(_short_socket(state))]
@@ -248,7 +255,9 @@ def _context(name: str, state: Path) -> Context | None:
 
 def _ready(node: Node) -> bool:
     """It answers, and nothing but people keeps work from it."""
-    return node.open or (node.contact == "ok" and bool(node.marks) and all(mark.kind != "unproved" for mark in node.marks))
+    return node.open or (
+        node.contact == "ok" and bool(node.marks) and all(mark.kind != "unproved" for mark in node.marks)
+    )
 
 
 def _describe(node: Node) -> str:
@@ -272,13 +281,20 @@ def _describe(node: Node) -> str:
 )
 @click.argument("cluster", required=False, metavar="[CLUSTER|FILE]")
 @click.option("--cancel-jobs", is_flag=True, help="Cancel all jobs first and wait for their end.")
-@click.option("--timeout", type=SPAN, default="2m", show_default=True, metavar="AGE", help="How long to wait for jobs to end.")
+@click.option(
+    "--timeout",
+    type=SPAN,
+    default="2m",
+    show_default=True,
+    metavar="AGE",
+    help="How long to wait for jobs to end.",
+)
 @options.controller
 def down(cluster: str | None, cancel_jobs: bool, timeout: int) -> int:
     """Stop this machine's controller and agents; delete nothing.
 
-    Running jobs run on: each has a shepherd of its own, and the next `gangline up` takes them back. Waiting jobs wait in
-    the ledger. --cancel-jobs ends all of them first.
+    Running jobs run on: each has a shepherd of its own, and the next `gangline up` takes them back. Waiting jobs wait
+    in the ledger. --cancel-jobs ends all of them first.
     """
     name, state = _which(cluster)
     code = take_down(name, state, cancel_jobs=cancel_jobs, timeout_s=timeout)
@@ -294,7 +310,9 @@ def _which(cluster: str | None) -> tuple[str, Path]:
     if cluster is None:
         context = chosen()
         if not context.state:
-            raise InputError("down.not-local", "the cluster was not brought up on this machine", "name one that was")
+            raise InputError(
+                "down.not-local", "the cluster was not brought up on this machine", "name one that was"
+            )
         return context.name, Path(context.state)
     if "/" in cluster or Path(cluster).is_file():
         spec = read_cluster(cluster)
@@ -302,7 +320,11 @@ def _which(cluster: str | None) -> tuple[str, Path]:
     known = Contexts.load().known.get(cluster)
     state = Path(known.state) if known is not None and known.state else paths.state_dir(cluster)
     if not state.is_dir():
-        raise NotFound("down.no-cluster", f"no cluster '{cluster}' was brought up on this machine", f"there is no {state}")
+        raise NotFound(
+            "down.no-cluster",
+            f"no cluster '{cluster}' was brought up on this machine",
+            f"there is no {state}",
+        )
     return cluster, state
 
 
@@ -320,7 +342,8 @@ def take_down(
             with connect(context, patience_s=0.0) as client:
                 left = _settle(client, cancel_jobs, timeout_s)
             if left and cancel_jobs:
-                tell(f"{len(left)} job(s) have not ended within {timeout_s:.0f} s: {', '.join(map(str, left))}; nothing was stopped")
+                named = ", ".join(map(str, left))
+                tell(f"not ended within {timeout_s:.0f} s: job(s) {named}; nothing was stopped")
                 return PARTLY
             if left:
                 tell(f"{len(left)} job(s) run on without them; `gangline up` takes them back")
@@ -358,12 +381,16 @@ def _stop(site: LocalSite, tell: Callable[[str], None]) -> None:
     agents = site.agents()
     for name in agents:
         if not site.stop_agent(name, STOP_S):
-            tell(f"node {name}: its agent did not end within {STOP_S:.0f} s and was killed; what it runs is not touched")
+            tell(
+                f"node {name}: its agent did not end within {STOP_S:.0f} s and was killed; what it runs is not touched"
+            )
     if agents:
         tell(f"agents: stopped {sum(1 for found in agents.values() if found)}")
     if site.server() is None:
         tell("controller: none runs")
         return
     if not site.stop_server(STOP_S):
-        tell(f"controller: did not end within {STOP_S:.0f} s and was killed; the ledger is whole all the same")
+        tell(
+            f"controller: did not end within {STOP_S:.0f} s and was killed; the ledger is whole all the same"
+        )
     tell("controller: stopped")

@@ -68,7 +68,10 @@ class Printer:
     examples=[
         Example("gangline logs 12", "what all ranks of job 12 have written, rank by rank"),
         Example("gangline logs 12 -f --label", "as it appears, with the rank before each line"),
-        Example("gangline logs 12 --rank 3 --attempt 1 --tail 20", "the last lines of one rank of an earlier attempt"),
+        Example(
+            "gangline logs 12 --rank 3 --attempt 1 --tail 20",
+            "the last lines of one rank of an earlier attempt",
+        ),
     ],
 )
 @click.argument("job_id", metavar="ID", type=JOB, shell_complete=completing.any_job)

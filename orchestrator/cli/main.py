@@ -49,7 +49,9 @@ class Root(Verbs):
     context_settings=SETTINGS,
     examples=[
         Example("gangline demo", "everything on this machine, in half a minute"),
-        Example("gangline run -n 16 --gpus-per-task 1 -- python train.py", "sixteen processes that start together"),
+        Example(
+            "gangline run -n 16 --gpus-per-task 1 -- python train.py", "sixteen processes that start together"
+        ),
         Example("gangline explain 42", "why job 42 waits"),
     ],
 )
@@ -68,17 +70,15 @@ def root(session: Session, color: str) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; returns its exit code."""
-    from orchestrator.cli import errors
-
     session = Session()
     arguments = sys.argv[1:] if argv is None else argv
     try:
         code = run(arguments, session)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:
-        return errors.reader_left()
     except BaseException as error:  # noqa: BLE001 - the last place: it becomes a sentence and an exit code
+        from orchestrator.cli import errors
+
         return errors.report(error, session)
 
 

@@ -1,7 +1,7 @@
 """`nodes`, `node cordon|uncordon`, `gpus`: what there is, what is free, and why something is not.
 
-Comes in: filters, a node's name. Goes out: tables. Called by: the command's table. Emulated GPUs are called that wherever
-they show.
+Comes in: filters, a node's name. Goes out: tables. Called by: the command's table. Emulated GPUs are called that
+wherever they show.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def node_listing(now: datetime) -> Listing[Node]:
         Column("AGENT", lambda node: node.agent_version or "-", wide=True),
         Column("WHY", why_closed, cut=True),
     )
-    return Listing("NodeList", columns, lambda node: node.name, "no nodes; `gangline up cluster.yaml` brings them")
+    return Listing(
+        "NodeList", columns, lambda node: node.name, "no nodes; `gangline up cluster.yaml` brings them"
+    )
 
 
 def node_state(node: Node) -> Cell:
@@ -123,7 +125,11 @@ def node() -> None:
 @verb(
     "cordon",
     group=node,
-    examples=[Example('gangline node cordon n7 --why "fan replacement"', "what runs there runs on, nothing new starts")],
+    examples=[
+        Example(
+            'gangline node cordon n7 --why "fan replacement"', "what runs there runs on, nothing new starts"
+        )
+    ],
 )
 @click.argument("names", metavar="NODE...", nargs=-1, required=True, shell_complete=completing.node)
 @click.option("--why", default="", metavar="TEXT", help="Why; shown to everyone whose job waits for it.")
@@ -153,7 +159,9 @@ def _tell(found: Node) -> None:
     from orchestrator.cli.text import safe
 
     why = why_closed(found)
-    sys.stdout.write(f"{safe(found.name)}: {node_state(found).text}{f' ({safe(why)})' if why != '-' else ''}\n")
+    sys.stdout.write(
+        f"{safe(found.name)}: {node_state(found).text}{f' ({safe(why)})' if why != '-' else ''}\n"
+    )
     sys.stdout.flush()
 
 

@@ -65,7 +65,12 @@ class Listing(Generic[T]):
     def text(self, items: Sequence[T], session: sessions.Session, **more: Any) -> str:
         """The same as one text."""
         if session.structured:
-            envelope = {"apiVersion": API_VERSION, "kind": self.kind, **more, "items": [plain(item) for item in items]}
+            envelope = {
+                "apiVersion": API_VERSION,
+                "kind": self.kind,
+                **more,
+                "items": [plain(item) for item in items],
+            }
             return document(envelope, session.output)
         if session.output == "name":
             return "\n".join(safe(self.name(item)) for item in items)
@@ -122,7 +127,7 @@ def to_json(value: Any) -> str:
 
 
 _PLAIN_YAML = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
-_YAML_WORDS = frozenset("y n yes no on off true false null none nan inf".split())
+_YAML_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf"])
 
 
 def to_yaml(value: Any) -> str:
@@ -147,7 +152,9 @@ def record(kind: str, item: Any, human: Callable[[], str]) -> None:
     """Print one record: for programs under its kind, for people as `human` writes it."""
     session = sessions.current()
     if session.structured:
-        sys.stdout.write(document({"apiVersion": API_VERSION, "kind": kind, **_body(item)}, session.output) + "\n")
+        sys.stdout.write(
+            document({"apiVersion": API_VERSION, "kind": kind, **_body(item)}, session.output) + "\n"
+        )
     else:
         sys.stdout.write(human() + "\n")
 

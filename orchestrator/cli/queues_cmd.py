@@ -51,9 +51,16 @@ def queue_listing() -> Listing[Queue]:
         Column("JOBS/USER", lambda queue: _number(queue.limits.max_jobs_per_user), right=True, wide=True),
         Column("GPUS/USER", lambda queue: _number(queue.limits.max_gpus_per_user), right=True, wide=True),
         Column("GPUS/JOB", lambda queue: _number(queue.limits.max_gpus_per_job), right=True, wide=True),
-        Column("LONGEST", lambda queue: span(queue.limits.max_time_limit_s) if queue.limits.max_time_limit_s else "-", right=True, wide=True),
+        Column(
+            "LONGEST",
+            lambda queue: span(queue.limits.max_time_limit_s) if queue.limits.max_time_limit_s else "-",
+            right=True,
+            wide=True,
+        ),
     )
-    return Listing("QueueList", columns, lambda queue: queue.name, "no queues: no cluster has been applied yet")
+    return Listing(
+        "QueueList", columns, lambda queue: queue.name, "no queues: no cluster has been applied yet"
+    )
 
 
 def shares(found: list[QueueShare]) -> str:

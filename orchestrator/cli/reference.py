@@ -22,6 +22,12 @@ from orchestrator.model.reasons import WORDS
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 MADE = "<!-- Written by `python -m orchestrator.cli.reference`; change the code, not this page. -->\n"
 WIDTH = 100
+ERRORS_ARE = """Every error has a stable code, a sentence and, where there is something to do, a hint. With `-o json` it
+is one JSON object on stderr; the HTTP API sends it as `application/problem+json`.
+"""
+REASONS_ARE = """Why a job waits (`wait.`), is not sure (`lost.`, `end.`) or was refused (`never.`). `gangline explain`
+prints one of these with its numbers.
+"""
 
 
 def pages() -> dict[str, str]:
@@ -94,13 +100,15 @@ def _errors() -> str:
         for name, kind in sorted(vars(errors).items())
         if inspect.isclass(kind) and issubclass(kind, errors.GanglineError)
     ]
-    faults = [f"| `{code}` | {_cell(FAULTS[code].sentence)} | {_cell(FAULTS[code].hint)} |" for code in sorted(FAULTS)]
+    faults = [
+        f"| `{code}` | {_cell(FAULTS[code].sentence)} | {_cell(FAULTS[code].hint)} |"
+        for code in sorted(FAULTS)
+    ]
     return "\n".join(
         [
             "# Errors\n",
             MADE,
-            "Every error has a stable code, a sentence and, where there is something to do, a hint. With `-o json` it is "
-            "one JSON object on stderr; the HTTP API sends it as `application/problem+json`.\n",
+            ERRORS_ARE,
             "## Kinds\n",
             "| kind | exit | HTTP | meaning |",
             "|---|---:|---:|---|",
@@ -129,8 +137,7 @@ def _reasons() -> str:
         [
             "# Reasons\n",
             MADE,
-            "Why a job waits (`wait.`), is not sure (`lost.`, `end.`) or was refused (`never.`): `gangline explain` prints "
-            "one of these with its numbers.\n",
+            REASONS_ARE,
             "| code | category | sentence | what to do |",
             "|---|---|---|---|",
             *rows,

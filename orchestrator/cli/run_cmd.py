@@ -1,7 +1,7 @@
 """`run`: a command as a gang, with its output here and its exit code as ours.
 
-Comes in: options and a command. Goes out: the job's output on stdout, what happens to it on stderr, its exit code. Called
-by: the command's table.
+Comes in: options and a command. Goes out: the job's output on stdout, what happens to it on stderr, its exit code.
+Called by: the command's table.
 """
 
 from __future__ import annotations
@@ -25,10 +25,19 @@ if TYPE_CHECKING:
     "run",
     context_settings={**SETTINGS, "ignore_unknown_options": False, "allow_interspersed_args": False},
     examples=[
-        Example("gangline run -n 16 --gpus-per-task 1 -- python train.py", "16 tasks with a GPU each, wherever they fit"),
-        Example("gangline run -N 2 --gpus-per-node 8 --launch launcher -- torchrun train.py", "torchrun once on each of 2 nodes"),
+        Example(
+            "gangline run -n 16 --gpus-per-task 1 -- python train.py",
+            "16 tasks with a GPU each, wherever they fit",
+        ),
+        Example(
+            "gangline run -N 2 --gpus-per-node 8 --launch launcher -- torchrun train.py",
+            "torchrun once on each of 2 nodes",
+        ),
         Example("gangline run -n 4 --label -- hostname", "no GPUs; each line behind its rank"),
-        Example("gangline run --time 10m --env LR=0.1 --name try -- ./step.sh", "with a time limit, a variable, a name"),
+        Example(
+            "gangline run --time 10m --env LR=0.1 --name try -- ./step.sh",
+            "with a time limit, a variable, a name",
+        ),
     ],
 )
 @click.option("-n", "--tasks", type=COUNT, metavar="TASKS", help="Tasks of the gang (default 1).")
@@ -36,15 +45,46 @@ if TYPE_CHECKING:
 @click.option("--gpus-per-task", type=NUMBER, default=0, metavar="G", help="GPUs of each task.")
 @click.option("--gpus-per-node", type=NUMBER, default=0, metavar="G", help="GPUs of each node.")
 @click.option("--gpu-model", multiple=True, metavar="MODEL", help="GPU models that will do; any without it.")
-@click.option("--cores", type=NUMBER, default=0, metavar="C", help="Cores of each task, or of each node with -N.")
-@click.option("--memory", default="", metavar="SIZE", help="Memory of each task, or of each node with -N, such as 64GiB.")
-@click.option("--queue", default="", metavar="NAME", shell_complete=completing.queue, help="Queue (default: default).")
+@click.option(
+    "--cores", type=NUMBER, default=0, metavar="C", help="Cores of each task, or of each node with -N."
+)
+@click.option(
+    "--memory",
+    default="",
+    metavar="SIZE",
+    help="Memory of each task, or of each node with -N, such as 64GiB.",
+)
+@click.option(
+    "--queue", default="", metavar="NAME", shell_complete=completing.queue, help="Queue (default: default)."
+)
 @click.option("--name", default="", metavar="NAME", help="Name of the job (default: the program's).")
-@click.option("--time", "time_limit", type=SPAN, default="0s", metavar="LIMIT", help="Time limit, such as 30m or 4h.")
-@click.option("--env", type=VARIABLE, multiple=True, metavar="NAME[=VALUE]", help="A variable for the job's environment.")
-@click.option("--workdir", metavar="PATH", help="Where it runs on the nodes (default: the folder that we are in).")
-@click.option("--output", "output_file", default="", metavar="PATTERN", help="File for each rank's output, such as logs/%j-%t.out.")
-@click.option("--priority", type=Whole(-1_000_000, 1_000_000), default=0, metavar="P", help="Higher starts first within the queue.")
+@click.option(
+    "--time", "time_limit", type=SPAN, default="0s", metavar="LIMIT", help="Time limit, such as 30m or 4h."
+)
+@click.option(
+    "--env",
+    type=VARIABLE,
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="A variable for the job's environment.",
+)
+@click.option(
+    "--workdir", metavar="PATH", help="Where it runs on the nodes (default: the folder that we are in)."
+)
+@click.option(
+    "--output",
+    "output_file",
+    default="",
+    metavar="PATTERN",
+    help="File for each rank's output, such as logs/%j-%t.out.",
+)
+@click.option(
+    "--priority",
+    type=Whole(-1_000_000, 1_000_000),
+    default=0,
+    metavar="P",
+    help="Higher starts first within the queue.",
+)
 @click.option(
     "--launch",
     type=click.Choice(["ranks", "launcher"]),
@@ -67,8 +107,8 @@ def run(
 ) -> int:
     """Run a command as a gang and stream its output.
 
-    Everything starts together or not at all. No GPUs are given unless asked for. The output of all ranks is printed here,
-    and the exit code is the job's own; 125 means that Gangline failed, 126 that the job was refused.
+    Everything starts together or not at all. No GPUs are given unless asked for. The output of all ranks is printed
+    here, and the exit code is the job's own; 125 means that Gangline failed, 126 that the job was refused.
 
     The job gets PATH as it is here and the variables given by --env, nothing else of this environment.
     Ctrl-C asks the job to end; a second one kills it; a third one leaves it alone and returns.
@@ -83,7 +123,7 @@ def run(
     with connect() as client:
         made = client.submit(document)
     with connect(patience_s=PATIENCE_S) as client:
-        return Attached(client, label=label, quiet=quiet).stay(made.id)
+        return Attached(client, label=label, quiet=quiet, own=True).stay(made.id)
 
 
 def _asked(

@@ -1,7 +1,8 @@
 """`server`: a controller in the foreground, its backups, their restoring, and recovery after one.
 
-Comes in: options. Goes out: a running controller, files, a report. Called by: the command's table, `up` (as a process of
-its own). One of the modules that start a long-running part; server rooms are imported inside the functions that need them.
+Comes in: options. Goes out: a running controller, files, a report. Called by: the command's table, `up` (as a process
+of its own). One of the modules that start a long-running part; server rooms are imported inside the functions that
+need them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def _state_options(function: click.decorators.FC) -> click.decorators.FC:
     """Which ledger is meant: by its folder, or by its cluster's name."""
     cluster = click.option("--cluster", default="", metavar="NAME", help="The cluster whose ledger it is.")
     state = click.option(
-        "--state", type=click.Path(), metavar="FOLDER", help="Its state folder (default: /var/lib/gangline/CLUSTER)."
+        "--state",
+        type=click.Path(),
+        metavar="FOLDER",
+        help="Its state folder (default: /var/lib/gangline/CLUSTER).",
     )
     return state(cluster(function))
 
@@ -47,7 +51,9 @@ def _state(state: str | None, cluster: str) -> Path:
     if state:
         return Path(state).absolute()
     if not cluster:
-        raise InputError("server.no-state", "it is not said which ledger is meant", "give --cluster NAME or --state FOLDER")
+        raise InputError(
+            "server.no-state", "it is not said which ledger is meant", "give --cluster NAME or --state FOLDER"
+        )
     own = paths.state_dir(cluster)
     return own if own.is_dir() or paths.home() is not None else SERVER_ROOT / cluster
 
@@ -64,19 +70,45 @@ def _state(state: str | None, cluster: str) -> Path:
     ],
 )
 @_state_options
-@click.option("--listen", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT", help="TCP address; `none`: no TCP.")
-@click.option("--socket", default="", metavar="PATH", help="Unix socket (default: api.sock in the state folder).")
-@click.option("--tls-cert", default="", metavar="FILE", help="Certificate chain as PEM; needed beyond loopback.")
+@click.option(
+    "--listen",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="TCP address; `none`: no TCP.",
+)
+@click.option(
+    "--socket", default="", metavar="PATH", help="Unix socket (default: api.sock in the state folder)."
+)
+@click.option(
+    "--tls-cert", default="", metavar="FILE", help="Certificate chain as PEM; needed beyond loopback."
+)
 @click.option("--tls-key", default="", metavar="FILE", help="Its key as PEM.")
-@click.option("--lease", type=SPAN, default="3m", show_default=True, metavar="AGE", help="Silence after which a node is suspect.")
-@click.option("--keep", type=COUNT, default=30, show_default=True, metavar="DAYS", help="How long ledger days are kept.")
+@click.option(
+    "--lease",
+    type=SPAN,
+    default="3m",
+    show_default=True,
+    metavar="AGE",
+    help="Silence after which a node is suspect.",
+)
+@click.option(
+    "--keep", type=COUNT, default=30, show_default=True, metavar="DAYS", help="How long ledger days are kept."
+)
 def run(
-    state: str | None, cluster: str, listen: str, socket: str, tls_cert: str, tls_key: str, lease: int, keep: int
+    state: str | None,
+    cluster: str,
+    listen: str,
+    socket: str,
+    tls_cert: str,
+    tls_key: str,
+    lease: int,
+    keep: int,
 ) -> int:
     """Run a controller in the foreground until SIGTERM.
 
-    It makes its ledger if there is none. Where it answers stands in endpoint.json in the state folder, the admin's first
-    token in admin.token. A second controller on the same ledger takes it over, and the first one stops.
+    It makes its ledger if there is none. Where it answers stands in endpoint.json in the state folder, the admin's
+    first token in admin.token. A second controller on the same ledger takes it over, and the first one stops.
     """
     try:
         from orchestrator.api.serve import Options, main
@@ -98,14 +130,20 @@ def run(
 
 def _no_extra(error: ModuleNotFoundError) -> GanglineError:
     return Unavailable(
-        "server.not-installed", f"this installation has no server part ({error.name} is missing)", "pip install 'gangline[server]'"
+        "server.not-installed",
+        f"this installation has no server part ({error.name} is missing)",
+        "pip install 'gangline[server]'",
     )
 
 
 @verb(
     "backup",
     group=server,
-    examples=[Example("gangline server backup /backup/atlas.ledger --cluster atlas", "a consistent copy, while it runs")],
+    examples=[
+        Example(
+            "gangline server backup /backup/atlas.ledger --cluster atlas", "a consistent copy, while it runs"
+        )
+    ],
 )
 @click.argument("file", metavar="FILE", type=click.Path())
 @_state_options
@@ -128,7 +166,10 @@ def backup(file: str, state: str | None, cluster: str) -> None:
     "restore",
     group=server,
     examples=[
-        Example("gangline server restore /backup/atlas.ledger --cluster atlas", "with the controller stopped; then run it"),
+        Example(
+            "gangline server restore /backup/atlas.ledger --cluster atlas",
+            "with the controller stopped; then run it",
+        ),
     ],
 )
 @click.argument("file", metavar="FILE", type=click.Path())
@@ -136,8 +177,8 @@ def backup(file: str, state: str | None, cluster: str) -> None:
 def restore(file: str, state: str | None, cluster: str) -> None:
     """Put a backup in the place of a ledger.
 
-    The controller must be stopped. The ledger that was there is kept beside it under a dated name. A restored controller
-    starts nothing and ends nothing until `gangline server recover` has taken back what runs.
+    The controller must be stopped. The ledger that was there is kept beside it under a dated name. A restored
+    controller starts nothing and ends nothing until `gangline server recover` has taken back what runs.
     """
     from orchestrator.model.clock import SystemClock
 
@@ -160,7 +201,11 @@ def restore(file: str, state: str | None, cluster: str) -> None:
     ],
 )
 @click.option(
-    "--without", multiple=True, metavar="NODE", shell_complete=completing.node, help="A node that need not have told."
+    "--without",
+    multiple=True,
+    metavar="NODE",
+    shell_complete=completing.node,
+    help="A node that need not have told.",
 )
 @options.output("text", "json", "yaml")
 @options.controller

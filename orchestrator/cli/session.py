@@ -16,7 +16,7 @@ import click
 
 @dataclass(slots=True)
 class Session:
-    """`output` is the format asked for; `failed` and `refused` replace exit codes where a job's own code is returned."""
+    """`output` is the format asked for; `failed`, `refused` replace exit codes where a job's own code is returned."""
 
     output: str = "table"
     color: str = "auto"

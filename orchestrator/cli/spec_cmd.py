@@ -46,7 +46,9 @@ def validate(files: tuple[str, ...]) -> int:
     errors = [error for file in files for error in _check(file)]
     form = current().output
     if form == "json":
-        sys.stdout.write(json.dumps(ValidationResult(tuple(errors)).to_json(), indent=2, ensure_ascii=True) + "\n")
+        sys.stdout.write(
+            json.dumps(ValidationResult(tuple(errors)).to_json(), indent=2, ensure_ascii=True) + "\n"
+        )
     elif form == "github":
         sys.stdout.writelines(_annotation(error) + "\n" for error in errors)
     else:
@@ -108,7 +110,9 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
     ],
 )
 @click.argument("name", required=False)
-@click.option("--example", default="local-demo", show_default=True, metavar="EXAMPLE", help="Which example to copy.")
+@click.option(
+    "--example", default="local-demo", show_default=True, metavar="EXAMPLE", help="Which example to copy."
+)
 @click.option("--list", "listed", is_flag=True, help="List the examples and copy nothing.")
 def init(name: str | None, example: str, listed: bool) -> None:
     """Copy an example cluster into a folder of your own.
@@ -131,7 +135,12 @@ def init(name: str | None, example: str, listed: bool) -> None:
         )
     source = _example(example)
     if target.exists():
-        raise Conflict("init.exists", "it is there already, and nothing is overwritten", "choose another name", str(target))
+        raise Conflict(
+            "init.exists",
+            "it is there already, and nothing is overwritten",
+            "choose another name",
+            str(target),
+        )
     sys.stdout.writelines(f"{path}\n" for path in _copy(source, target, example, cluster))
     note(f"next: gangline validate {target}/cluster.yaml")
 
@@ -156,7 +165,9 @@ def _copy(source: Path, target: Path, example: str, cluster: str) -> list[Path]:
         copy = target / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text(encoding="utf-8")
-        copy.write_text(renamed(text, example, cluster) if path.name == "cluster.yaml" else text, encoding="utf-8")
+        copy.write_text(
+            renamed(text, example, cluster) if path.name == "cluster.yaml" else text, encoding="utf-8"
+        )
         done.append(copy)
     return done
 

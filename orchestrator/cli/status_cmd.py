@@ -1,6 +1,7 @@
 """`status`: the cluster at a glance.
 
-Comes in: nothing. Goes out: a few lines, or the API's record. Called by: the command's table; `up` and `demo` end with it.
+Comes in: nothing. Goes out: a few lines, or the API's record. Called by: the command's table; `up` and `demo` end
+with it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,12 @@ def words(found: Status) -> str:
         ("nodes", _nodes(found)),
         ("GPUs", _gpus(found)),
         ("jobs", _jobs(found)),
-        ("recovering", "the ledger was restored: `gangline server recover` lets starts go on" if found.recovering else ""),
+        (
+            "recovering",
+            "the ledger was restored: `gangline server recover` lets starts go on"
+            if found.recovering
+            else "",
+        ),
         ("orphans", f"{found.orphans}: `gangline server recover` takes them back" if found.orphans else ""),
     ]
     return "\n".join(fields(rows))
@@ -63,7 +69,11 @@ def _gpus(found: Status) -> str:
     counts = found.gpus
     parts = [f"{counts.free} free of {counts.total}", f"{counts.allocated} allocated"]
     parts += [f"{counts.not_ready} not ready"] if counts.not_ready else []
-    parts += ["all emulated" if counts.emulated == counts.total else f"{counts.emulated} emulated"] if counts.emulated else []
+    parts += (
+        ["all emulated" if counts.emulated == counts.total else f"{counts.emulated} emulated"]
+        if counts.emulated
+        else []
+    )
     return ", ".join(parts)
 
 

@@ -1,7 +1,7 @@
 """Tables: upper-case headers, numbers to the right, two spaces between columns, nothing around them.
 
-Comes in: columns and rows of texts. Goes out: lines that fit the terminal, or everything where there is none. Called by:
-output (listings), commands that show a small table inside a text.
+Comes in: columns and rows of texts. Goes out: lines that fit the terminal, or everything where there is none. Called
+by: output (listings), commands that show a small table inside a text.
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ def render(
         _shrink(heads, widths, most)
     lines = [_line(heads, [head.title for head in heads], widths)] if headers else []
     for row, shown in zip(rows, texts, strict=True):
-        cut = [middle(text, size) if head.cut else text for head, text, size in zip(heads, shown, widths, strict=True)]
+        cut = [
+            middle(text, size) if head.cut else text
+            for head, text, size in zip(heads, shown, widths, strict=True)
+        ]
         lines.append(_line(heads, cut, widths, [cell.mood for cell in row] if colors else None))
     return lines
 

@@ -26,7 +26,9 @@ def safe_lines(text: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     code = ord(found.group())
-    return {9: "\\t", 10: "\\n", 13: "\\r"}.get(code) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+    return {9: "\\t", 10: "\\n", 13: "\\r"}.get(code) or (
+        f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    )
 
 
 def width(text: str) -> int:
@@ -163,5 +165,7 @@ def _fold_group(prefix: str, pad: int, numbers: list[int]) -> str:
 
 def fold_models(devices: list[tuple[str, bool]]) -> str:
     """GPU models, each once, with `emulated` before those that exist on paper only."""
-    names = dict.fromkeys(f"emulated {model}" if emulated and model != "emulated" else model for model, emulated in devices)
+    names = dict.fromkeys(
+        f"emulated {model}" if emulated and model != "emulated" else model for model, emulated in devices
+    )
     return ", ".join(names)

@@ -37,13 +37,24 @@ def token() -> None:
     "create",
     group=token,
     examples=[
-        Example("gangline token create --role submit --name alice --expires 30d", "alice may submit for a month"),
+        Example(
+            "gangline token create --role submit --name alice --expires 30d", "alice may submit for a month"
+        ),
         Example("gangline token create --role join --name 'h100-07' > join", "lets the agent of h100-07 in"),
     ],
 )
-@click.option("--role", type=click.Choice(ROLES), required=True, help="What it allows; each includes the ones before it.")
-@click.option("--name", required=True, metavar="NAME", help="POSIX name that it acts as; for join: the node, or *.")
-@click.option("--expires", type=SPAN, default="0s", metavar="AGE", help="When it ends, such as 30d; without it: never.")
+@click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    required=True,
+    help="What it allows; each includes the ones before it.",
+)
+@click.option(
+    "--name", required=True, metavar="NAME", help="POSIX name that it acts as; for join: the node, or *."
+)
+@click.option(
+    "--expires", type=SPAN, default="0s", metavar="AGE", help="When it ends, such as 30d; without it: never."
+)
 @options.output("text", "json", "yaml")
 @options.controller
 def create(role: str, name: str, expires: int) -> None:
@@ -61,7 +72,9 @@ def create(role: str, name: str, expires: int) -> None:
         note(f"token {made.id} ({role} as {name}); the secret is not shown again")
 
 
-@verb("list", group=token, examples=[Example("gangline token list", "ids, roles, names, ends; never secrets")])
+@verb(
+    "list", group=token, examples=[Example("gangline token list", "ids, roles, names, ends; never secrets")]
+)
 @options.listing
 @options.controller
 def list_tokens() -> None:
@@ -95,7 +108,9 @@ def token_listing(now: datetime) -> Listing[Token]:
     return Listing("TokenList", columns, lambda item: item.id, "no tokens")
 
 
-@verb("revoke", group=token, examples=[Example("gangline token revoke t-3", "it is worth nothing from now on")])
+@verb(
+    "revoke", group=token, examples=[Example("gangline token revoke t-3", "it is worth nothing from now on")]
+)
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @options.controller
 def revoke(ids: tuple[str, ...]) -> None:

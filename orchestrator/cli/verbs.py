@@ -57,7 +57,11 @@ class Verbs(click.Group):
     """A group of verbs; members may be given as `Lazy`. A word that is nearly a member is answered with it."""
 
     def __init__(
-        self, *args: Any, lazy: dict[str, Lazy] | None = None, examples: Sequence[Example] = (), **attributes: Any
+        self,
+        *args: Any,
+        lazy: dict[str, Lazy] | None = None,
+        examples: Sequence[Example] = (),
+        **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
         self.lazy = lazy or {}

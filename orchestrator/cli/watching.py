@@ -20,7 +20,9 @@ T = TypeVar("T")
 PAUSE_S = 1.0
 
 
-def repeat(listing: Callable[[], Listing[T]], ask: Callable[[], Sequence[T]], pause_s: float = PAUSE_S) -> None:
+def repeat(
+    listing: Callable[[], Listing[T]], ask: Callable[[], Sequence[T]], pause_s: float = PAUSE_S
+) -> None:
     """Ask and show for ever; Ctrl-C is the way out, and no error."""
     show = _Lines() if current().structured else _Frames()
     try:

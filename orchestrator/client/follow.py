@@ -11,17 +11,22 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from orchestrator.client.client import Client
-from orchestrator.model.errors import GanglineError
+from orchestrator.model.errors import GanglineError, Unavailable
 from orchestrator.wire.api import Job
 
 MOST_READERS = 32
 PIECES_AHEAD = 256
 LONG_POLL_S = 20
+OUTAGE_S = (
+    60.0  # a controller may be away for so long, beyond the client's own patience, before a rank is given up
+)
+RETRY_S = 1.0  # between two tries meanwhile
 _TICK_S = 0.2  # how often a blocked reader looks whether the consumer has gone
 
 
@@ -91,6 +96,7 @@ class _Readers:
         self.pieces: queue.Queue[Output | None] = queue.Queue(PIECES_AHEAD)
         self.stop = threading.Event()
         self._open = len(ranks)
+        self._away_since: dict[int, float] = {}  # ranks whose last read found nobody
         self._lock = threading.Lock()
 
     def start(self, from_start: bool) -> None:
@@ -125,14 +131,24 @@ class _Readers:
                 self._job, rank, offset=offset, wait_s=self._wait_s, attempt=self.attempt
             )
         except GanglineError as error:
+            if isinstance(error, Unavailable) and self._may_come_back(rank):
+                self.stop.wait(RETRY_S)
+                self._ranks.append((rank, offset))
+                return False
             self._put(Output(self.attempt, rank, b"", error))
             return True
+        self._away_since.pop(rank, None)
         if chunk.data:
             self._put(Output(self.attempt, rank, chunk.data))
         if chunk.ended and chunk.next >= chunk.size:
             return True
         self._ranks.append((rank, chunk.next))
         return False
+
+    def _may_come_back(self, rank: int) -> bool:
+        """Whether the outage that this rank's reads meet is still short."""
+        now = time.monotonic()
+        return now - self._away_since.setdefault(rank, now) < OUTAGE_S
 
     def _rank_ended(self) -> None:
         with self._lock:

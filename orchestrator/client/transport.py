@@ -5,7 +5,7 @@ knows httpx2.
 
 What is tried again: anything that never left (no connection); what may be repeated safely (`again=True`: reads, and
 submits with an Idempotency-Key) also when the answer was lost or said 503. Pauses double from 0.1 s to 2 s until
-`patience_s` is used up.
+`patience_s` have passed since the first failure.
 """
 
 from __future__ import annotations
@@ -99,11 +99,12 @@ class Transport:
         patience_s: float = 5.0,
         pool: httpx2.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.target = parse_url(url)
         self._timeout_s = timeout_s
         self._patience_s = patience_s
-        self._sleep = sleep
+        self._sleep, self._now = sleep, now
         headers = {"Accept": "application/json, application/problem+json"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -120,16 +121,16 @@ class Transport:
 
     def send(self, asked: Asked) -> httpx2.Response:
         """The answer. Unavailable if there is none, TimedOut if it takes too long, else the error that it is."""
-        left, pause = self._patience_s, FIRST_PAUSE_S
+        deadline, pause = 0.0, FIRST_PAUSE_S
         while True:
             try:
                 return self._once(asked)
             except _Again as failure:
+                deadline = deadline or self._now() + self._patience_s
+                left = deadline - self._now()
                 if left <= 0:
                     raise failure.error from failure.__cause__
-            pause = min(pause, left)
-            self._sleep(pause)
-            left -= pause
+            self._sleep(min(pause, left))
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
     def _once(self, asked: Asked) -> httpx2.Response:

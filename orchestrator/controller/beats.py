@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from orchestrator.controller.commands import SyncReply
 from orchestrator.controller.settings import Settings
-from orchestrator.model.clock import Clock
+from orchestrator.model.clock import SECOND, Clock
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import Contact
 from orchestrator.model.protocol import Desired, ReadRequest, SyncAnswer, SyncRequest
@@ -39,6 +39,7 @@ class _Wanted:
 
 
 _NOTHING = _Wanted("0", {})
+AWAY_US = 4 * SECOND  # twice the longest that a cycle waits for something to do
 
 
 class Beats:
@@ -47,7 +48,7 @@ class Beats:
     def __init__(self, clock: Clock, settings: Settings) -> None:
         self._clock = clock
         self._settings = settings
-        self._started_us = clock.monotonic_us()
+        self._listening_us = clock.monotonic_us()
         self._heard_us: dict[str, int] = {}
         self._noted: dict[str, _Noted] = {}
         self._desired: dict[str, _Wanted] = {}
@@ -59,7 +60,14 @@ class Beats:
 
     def silent_us(self, node: str) -> int:
         """Microseconds since the node was heard; the controller's own absence does not count."""
-        return self._clock.monotonic_us() - self._heard_us.get(node, self._started_us)
+        return self._clock.monotonic_us() - max(self._heard_us.get(node, 0), self._listening_us)
+
+    def begun(self, at_us: int) -> None:
+        """The core's present cycle began then. Cycles take moments: one that took longer was stopped with its process,
+        or its machine slept, and heard nobody meanwhile. Silence counts from now on."""
+        now_us = self._clock.monotonic_us()
+        if now_us - at_us >= AWAY_US:
+            self._listening_us = now_us
 
     def set_desired(self, node: str, revision: str, attempts: dict[AttemptId, Desired]) -> None:
         """What the node should have from now on."""
@@ -101,7 +109,7 @@ class Beats:
         wanted = self._desired.get(request.node, _NOTHING)
         if wanted.revision != request.seen or self._closing:
             return
-        poll_s = self._settings.poll_s * random.uniform(2 / 3, 4 / 3)  # so that beats spread out
+        poll_s = self._settings.idle_s * random.uniform(2 / 3, 4 / 3)  # so that beats spread out
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiters = self._waiting.setdefault(request.node, [])
         waiters.append(waiter)
@@ -141,7 +149,7 @@ class Beats:
             revision=wanted.revision,
             desired=desired,
             lease_s=self._settings.lease_s,
-            poll_s=self._settings.poll_s,
+            poll_s=self._settings.idle_s,
             want_facts=reply.want_facts if reply else False,
             want_inventory=reply.want_inventory if reply else False,
             reads=tuple(reads),

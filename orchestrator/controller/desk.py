@@ -33,6 +33,10 @@ class Desk:
         """The present state; another object after a reload."""
         return self.writer.state
 
+    def forget(self) -> None:
+        """What was heard may not be in the ledger: let every node tell again."""
+        self.told, self.acked, self.wants_inventory = {}, {}, {}
+
     def touch_jobs_on(self, node: str) -> None:
         """Jobs with a share on the node look different now, or should be told something else there."""
         for job in self.state.jobs.values():

@@ -73,7 +73,8 @@ def _reason(state: State, reasons: dict[ClassKey, Reason], job: Job) -> Reason |
     silent = [
         part.placement.node
         for part in parts
-        if state.nodes[part.placement.node].contact is Contact.UNREACHABLE
+        if part.state is not PartState.ENDED
+        and state.nodes[part.placement.node].contact is Contact.UNREACHABLE
     ]
     if silent:
         return reason("lost.nodes", nodes=", ".join(silent), attempt=str(job.attempt.id))

@@ -83,7 +83,9 @@ class Core:
         self._snapshot()
 
     def _cycle(self) -> None:
+        begun_us = self.clock.monotonic_us()
         items = self._inbox.take(self._wait_s, self._settings.most_per_cycle)  # 1 what is in the inbox
+        self._beats.begun(begun_us)
         if self._fenced_by > self._desk.writer.epoch:
             raise Fenced("controller.fenced", f"a controller of epoch {self._fenced_by} has taken over")
         try:
@@ -97,6 +99,7 @@ class Core:
             self._give_up(items, error)
         if self._desk.writer.since_snapshot >= self._settings.snapshot_every:
             self._snapshot()
+        self._beats.begun(begun_us)
 
     # --- the steps ------------------------------------------------------------------------------------------
 
@@ -161,7 +164,8 @@ class Core:
             desk.writer.commit()
             failpoint("controller.decide.after-commit")
         left_over = any(reason.code == "wait.next-pass" for reason in reporter.reasons.values())
-        desk.writer.stirred = left_over
+        # Without a decision the next pass would run out of its budget at the very same place.
+        desk.writer.stirred = left_over and bool(decisions)
         return reporter.reasons
 
     def _publish(self, reasons: dict[ClassKey, Reason] | None) -> None:
@@ -180,14 +184,14 @@ class Core:
     # --- when something goes wrong --------------------------------------------------------------------------
 
     def _give_up(self, items: list[Item], error: Unavailable) -> None:
-        """Nothing of this cycle is in the ledger: say so to whoever has no answer yet, and start from the disk."""
+        """Nothing of this cycle is in the ledger: say so to whoever has no answer yet, and start from the disk. That
+        goes for refusals too: one may have been for what the same cycle did."""
         log.error("%s: %s", error.code, error.message)
         for item in items:
-            if not isinstance(item.answer, GanglineError):
-                item.answer = error
+            item.answer = error
         self._answer(items)
         self._desk.writer.reload()
-        self._desk.acked = {}
+        self._desk.forget()
         self._beats.forget()
         self._publish({})
         self._wait_s = RETRY_S

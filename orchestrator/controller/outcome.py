@@ -141,7 +141,7 @@ def _after_failed_preparation(desk: Desk, job: Job) -> None:
     faults = {fault.node: fault for fault in job.faults}
     last = job.faults[-1]
     if len(faults) >= desk.settings.faulty_nodes or not _others(desk, job, faults):
-        for node in faults:
+        for node in list(desk.state.nodes):
             _withdraw(desk, node, job.id)
         why = f"could not be prepared on {', '.join(faults)}: {last.error}"
         desk.writer.job(job.id, events.JobHeld(job.id, why, "prepare-failed"))

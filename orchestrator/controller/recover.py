@@ -18,11 +18,7 @@ from orchestrator.model.attempt import Placement
 from orchestrator.model.errors import Conflict
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.protocol import AgentEvent, EventKind, Holding, Launch
-
-
-def is_orphan(desk: Desk, attempt: AttemptId, node: str) -> bool:
-    """Whether it is listed already."""
-    return any(orphan.attempt == attempt and orphan.node == node for orphan in desk.state.orphans)
+from orchestrator.scheduler import Policy
 
 
 def take_inventory(desk: Desk, node: Node, inventory: tuple[Holding, ...]) -> None:
@@ -30,13 +26,15 @@ def take_inventory(desk: Desk, node: Node, inventory: tuple[Holding, ...]) -> No
     desk.told[node.name] = True
     desk.wants_inventory.pop(node.name, None)
     for holding in inventory:
-        job = desk.state.jobs.get(holding.attempt.job)
-        attempt = job.attempt if job is not None else None
-        if attempt is not None and attempt.id == holding.attempt:
+        if reports.live_part(desk, holding.attempt, node.name) is not None:
             reports.catch_up(desk, node, holding)
-        elif _forgotten(desk, holding) and not is_orphan(desk, holding.attempt, node.name):
+        elif _forgotten(desk, holding) and reports.orphan_of(desk, holding.attempt, node.name) is None:
             body = events.AttemptOrphaned(node.name, holding)
             desk.writer.node(node.name, body, f"node:{node.name}")
+            if holding.ended is None:
+                reports.stranger(desk, node, holding.attempt)
+        elif holding.ended is not None:
+            reports.orphan_ended(desk, node, holding.ended)
 
 
 def _forgotten(desk: Desk, holding: Holding) -> bool:
@@ -62,10 +60,11 @@ def recover(desk: Desk, command: Recover) -> RecoverResult:
     recovered: list[str] = []
     left: list[tuple[str, str]] = []
     for attempt in dict.fromkeys(orphan.attempt for orphan in desk.state.orphans):
-        problem = _take_back(desk, attempt, command.by)
+        over = reports.is_over(desk, attempt)
+        problem = _let_go(desk, attempt) if over else _take_back(desk, attempt, command.by)
         if problem:
             left.append((str(attempt), problem))
-        else:
+        elif not over:
             recovered.append(str(attempt))
     if desk.state.recovering:
         desk.writer.record(events.LedgerRecovered(tuple(silent)), "ledger", command.by)
@@ -88,11 +87,16 @@ def _take_back(desk: Desk, attempt: AttemptId, by: str) -> str:
         submitted_us=launch.submitted_us,
         master_address=launch.master_address,
         master_port=launch.master_port,
+        time_limit_s=Policy().time_limit_s(desk.state, launch.job),
         started_on=tuple(orphan.node for orphan in orphans if orphan.holding.started),
+        started_us=min(
+            (orphan.holding.started_us for orphan in orphans if orphan.holding.started_us), default=0
+        ),
     )
     desk.writer.job(attempt.job, body, by)
     for orphan in orphans:
         desk.writer.touched_nodes[orphan.node] = True
+        reports.welcome(desk, desk.state.nodes[orphan.node], attempt)
     for part in launch.parts:
         _end_if_over(desk, attempt, part.node, orphans)
     return ""
@@ -104,15 +108,29 @@ def _obstacle(desk: Desk, attempt: AttemptId, orphans: list[Orphan], launches: l
         return "its records on the node are lost: only processes are left; end them by hand"
     if job is not None and job.attempt is not None:
         return f"job {job.id} has attempt {job.attempt.id} now"
-    if job is not None and attempt.number <= job.attempts:
-        return f"the ledger has already ended attempt {attempt}"
+    missing = [
+        name
+        for name in (*(orphan.node for orphan in orphans), *(part.node for part in launches[0].parts))
+        if name not in desk.state.nodes
+    ]
+    if missing:
+        return f"node {missing[0]} of its gang is not in the cluster"
     for orphan in orphans:
         holders = desk.state.nodes[orphan.node].holders
         taken = [slot for slot in _held_slots(orphan) if slot in holders]
         if taken:
             return f"device {taken[0]} of {orphan.node} is held by attempt {holders[taken[0]]}"
-    missing = [part.node for part in launches[0].parts if part.node not in desk.state.nodes]
-    return f"node {missing[0]} of its gang is not in the cluster" if missing else ""
+    return ""
+
+
+def _let_go(desk: Desk, attempt: AttemptId) -> str:
+    """There is nothing to take back: list it no more where it has ended; why it stays listed elsewhere, or empty."""
+    orphans = [orphan for orphan in desk.state.orphans if orphan.attempt == attempt]
+    stays = [orphan.node for orphan in orphans if orphan.holding.ended is None]
+    for orphan in orphans:
+        if orphan.node not in stays:
+            desk.writer.node(orphan.node, events.AttemptOrphanGone(attempt, orphan.node))
+    return f"the ledger has ended it, and it still runs on {', '.join(stays)}" if stays else ""
 
 
 def _held_slots(orphan: Orphan) -> tuple[int, ...]:

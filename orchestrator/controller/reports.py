@@ -10,11 +10,13 @@ attempt that is not alive, makes no fact and is acknowledged all the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from orchestrator.controller import outcome
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
-from orchestrator.ledger.records import Attempt, Job, Node, Part
+from orchestrator.ledger.records import Attempt, Job, Node, Orphan, Part
 from orchestrator.model.attempt import EndCause, PartState
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import Mark, MarkKind
@@ -29,6 +31,8 @@ def take(desk: Desk, node: Node, event: AgentEvent) -> None:
     if found is not None:
         job, attempt, part = found
         TAKERS[event.kind](desk, job, attempt, part, event)
+    elif event.kind is EventKind.ENDED:
+        orphan_ended(desk, node, event)
     desk.acked[node.name] = event.n
 
 
@@ -41,6 +45,46 @@ def live_part(desk: Desk, attempt_id: AttemptId, node: str) -> tuple[Job, Attemp
     if part is None or part.state is PartState.ENDED:
         return None
     return job, job.attempt, part
+
+
+def orphan_ended(desk: Desk, node: Node, event: AgentEvent) -> None:
+    """The node's last word on an orphan: kept for who takes it back, if there is anything to take back."""
+    orphan = orphan_of(desk, event.attempt, node.name)
+    if orphan is None or orphan.holding.ended is not None:
+        return
+    body: Any = events.AttemptOrphaned(node.name, replace(orphan.holding, ended=event))
+    if is_over(desk, event.attempt):
+        body = events.AttemptOrphanGone(event.attempt, node.name)
+    desk.writer.node(node.name, body, f"node:{node.name}")
+    welcome(desk, node, event.attempt)
+
+
+def orphan_of(desk: Desk, attempt: AttemptId, node: str) -> Orphan | None:
+    """What is listed of that attempt on that node."""
+    for orphan in desk.state.orphans:
+        if orphan.attempt == attempt and orphan.node == node:
+            return orphan
+    return None
+
+
+def is_over(desk: Desk, attempt: AttemptId) -> bool:
+    """Whether the ledger has seen the end of that attempt, or of its whole job: there is nothing to take back."""
+    job = desk.state.jobs.get(attempt.job)
+    return attempt.number <= job.attempts if job is not None else desk.writer.is_over(attempt.job)
+
+
+def stranger(desk: Desk, node: Node, attempt: AttemptId) -> None:
+    """Its devices may be in use although the ledger does not say so: no new work there."""
+    why = f"attempt {attempt} runs here, and the ledger does not know it"
+    mark = Mark(MarkKind.DRAINING, why, "controller", desk.clock.now_us(), attempt.job, attempt)
+    desk.writer.node(node.name, events.NodeMarked(node.name, mark))
+
+
+def welcome(desk: Desk, node: Node, attempt: AttemptId) -> None:
+    """The mark of a stranger goes: it is known now, or gone."""
+    if any(mark.kind is MarkKind.DRAINING and mark.attempt == attempt for mark in node.marks):
+        body = events.NodeUnmarked(node.name, MarkKind.DRAINING, attempt.job, "it is known now, or gone")
+        desk.writer.node(node.name, body)
 
 
 def catch_up(desk: Desk, node: Node, holding: Holding) -> None:
@@ -67,11 +111,11 @@ def _commit_missed(desk: Desk, job: Job, attempt: Attempt) -> None:
 
 
 def take_ended(desk: Desk, node: str, event: AgentEvent) -> None:
-    """An ENDED that comes by another way than the outbox."""
+    """An end that comes by another way than the outbox: ENDED, or a preparation that failed."""
     found = live_part(desk, event.attempt, node)
     if found is not None:
         job, attempt, part = found
-        _ended(desk, job, attempt, part, event)
+        TAKERS[event.kind](desk, job, attempt, part, event)
 
 
 def _by(part: Part) -> str:

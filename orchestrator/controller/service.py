@@ -89,7 +89,10 @@ class Controller:
             )
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._inbox.put(Item(command, answer))
-        done, _ = await asyncio.wait({answer, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            done, _ = await asyncio.wait({answer, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            answer.cancel()  # nobody would ever look at an error that comes later
         if answer in done:
             return answer.result()
         raise Unavailable("controller.stopped", "the controller stopped before it could answer", "ask again")

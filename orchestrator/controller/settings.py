@@ -23,3 +23,8 @@ class Settings:
     faulty_nodes: int = 2  # nodes on which a job fails to prepare until the job is at fault
     version: str = ""
     host: str = ""
+
+    @property
+    def idle_s(self) -> int:
+        """How long an idle sync is held on average: a third more must still be well within the lease."""
+        return max(1, min(self.poll_s, self.lease_s // 2))

@@ -61,5 +61,7 @@ def _check_held(desk: Desk, node: Node, request: SyncRequest) -> None:
     """Attempts that the node holds and the ledger does not know are asked for, to be listed as orphans."""
     unknown = [attempt for attempt in request.held if reports.live_part(desk, attempt, node.name) is None]
     ended = {event.attempt: True for event in request.events if event.kind is EventKind.ENDED}
-    if any(attempt not in ended and not recover.is_orphan(desk, attempt, node.name) for attempt in unknown):
+    if any(
+        attempt not in ended and reports.orphan_of(desk, attempt, node.name) is None for attempt in unknown
+    ):
         desk.wants_inventory[node.name] = True

@@ -2,8 +2,9 @@
 
 Comes in: the clock, who was heard when. Goes out: recorded facts. Called by: loop, once per cycle.
 
-A controller that was away counts no silence: leases run from its own start. Silence takes nothing from a node; only a
-job that chose `self_fence` counts as ended there, when its agent must have ended it long since.
+A controller that was away counts no silence: leases run from its own start, or from when it went on after it was
+stopped. Silence takes nothing from a node; only a job that chose `self_fence` counts as ended there, when its agent must
+have ended it long since.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from orchestrator.ledger.records import Job
 from orchestrator.ledger.snapshot import VERSION, from_plain, to_plain
 from orchestrator.ledger.state import State
 from orchestrator.model.clock import SECOND, Clock
-from orchestrator.model.errors import Unavailable
+from orchestrator.model.errors import GanglineError, Unavailable
 from orchestrator.store.base import HistoryRow, Snapshot, Store
 
 BY_CONTROLLER = "controller"
@@ -61,12 +61,23 @@ class Writer:
 
     def _load(self) -> State:
         """The newest snapshot and the events after it. They count towards the next one: a controller that is killed
-        again and again must not find ever more of them."""
-        snapshot = self._store.load_snapshot()
-        state = from_plain(snapshot.body) if snapshot is not None else State()
-        begun = state.seq
-        for stored in self._store.tail(begun):
-            apply(state, from_stored(stored))
+        again and again must not find ever more of them. GanglineError if they can't be read."""
+        try:
+            snapshot = self._store.load_snapshot()
+            if snapshot is not None and snapshot.version > VERSION:
+                raise ValueError(f"snapshot version {snapshot.version} was written by a newer Gangline")
+            state = from_plain(snapshot.body) if snapshot is not None else State()
+            begun = state.seq
+            for stored in self._store.tail(begun):
+                apply(state, from_stored(stored))
+        except GanglineError:
+            raise
+        except (ValueError, KeyError) as error:
+            raise GanglineError(
+                "ledger.unreadable",
+                f"the ledger can't be read: {error}",
+                "run the Gangline that wrote it, or put a backup back with `gangline server restore`",
+            ) from error
         self.since_snapshot = state.seq - begun
         return state
 
@@ -116,6 +127,14 @@ class Writer:
     def ended_job(self, job: Job) -> None:
         """Keep an ended job's record with the events of its batch."""
         self._ended.append(history_row(self.state, job))
+
+    def is_over(self, job_id: int) -> bool:
+        """Whether the history has that job."""
+        reader = self._store.reader()
+        try:
+            return reader.job(job_id) is not None
+        finally:
+            reader.close()
 
     def note_restore(self) -> None:
         """The restore is in the pending events: the store may forget that it was one."""

@@ -92,5 +92,6 @@ HANDLERS: dict[type, Handler] = {
     events.AttemptPartEnded: apply_jobs.part_ended,
     events.AttemptEnded: apply_jobs.attempt_ended,
     events.AttemptOrphaned: apply_jobs.orphaned,
+    events.AttemptOrphanGone: apply_jobs.orphan_gone,
     events.AttemptRecovered: apply_jobs.recovered,
 }

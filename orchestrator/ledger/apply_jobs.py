@@ -288,6 +288,13 @@ def orphaned(state: State, event: Event, body: events.AttemptOrphaned) -> None:
     state.orphans.append(Orphan(attempt, node.name, body.holding, event.t_us))
 
 
+def orphan_gone(state: State, event: Event, body: events.AttemptOrphanGone) -> None:
+    """It is listed no more."""
+    left = [orphan for orphan in state.orphans if (orphan.attempt, orphan.node) != (body.attempt, body.node)]
+    _require(len(left) < len(state.orphans), f"{body.node} has no orphan {body.attempt}")
+    state.orphans = left
+
+
 def recovered(state: State, event: Event, body: events.AttemptRecovered) -> None:
     """An orphan becomes the live attempt of its job, which is made anew if it was forgotten."""
     attempt_id = body.attempt
@@ -322,5 +329,5 @@ def _recovered_attempt(event: Event, body: events.AttemptRecovered) -> Attempt:
         master_port=body.master_port,
         time_limit_s=body.time_limit_s,
         committed_us=event.t_us,
-        started_us=event.t_us if body.started_on else 0,
+        started_us=(body.started_us or event.t_us) if body.started_on else 0,
     )

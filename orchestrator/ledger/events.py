@@ -93,7 +93,7 @@ def from_stored(stored: StoredEvent) -> Event:
     for v in range(stored.v, TYPE_OF[cls][1]):
         body = UPCASTERS[(stored.type, v)](body)
     try:
-        decoded = decode(cls, body)
+        decoded: Any = decode(cls, body)
     except CodecError as error:
         raise ValueError(f"event {stored.seq} ({stored.type}): {error}") from error
     return Event(stored.seq, stored.t_us, stored.epoch, stored.batch, stored.subject, stored.by, decoded)
@@ -401,6 +401,15 @@ class AttemptOrphaned:
     holding: Holding
 
 
+@event_type("attempt.orphan_gone")
+@dataclass(frozen=True, slots=True)
+class AttemptOrphanGone:
+    """The node proved that nothing of an orphan is left, and there is nothing to take back: it is listed no more."""
+
+    attempt: AttemptId
+    node: str
+
+
 @event_type("attempt.recovered")
 @dataclass(frozen=True, slots=True)
 class AttemptRecovered:
@@ -415,3 +424,4 @@ class AttemptRecovered:
     master_port: int = 0
     time_limit_s: int = 0
     started_on: tuple[str, ...] = ()
+    started_us: int = 0  # 0: no node knows; its time limit runs from now

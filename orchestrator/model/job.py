@@ -38,6 +38,10 @@ class OnLost(Word):
     SELF_FENCE = "self_fence"  # the agent ends it when its lease runs out, and the controller relies on that
 
 
+# What may follow a % in `JobSpec.output`, besides %% for the sign itself; the agent fills them in.
+OUTPUT_PLACEHOLDERS = (("j", "job"), ("a", "attempt"), ("t", "rank"), ("N", "node"))
+
+
 @dataclass(frozen=True, slots=True)
 class PerNode:
     """What every node of the gang gives. `gpu_models` empty means any model."""

@@ -80,12 +80,23 @@ class Daemons:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _set_aside(log)
         self._record(name).unlink(missing_ok=True)
-        starter = [sys.executable, "-I", "-S", detach.__file__, str(self._record(name)), str(log), str(folder), *argv]
+        starter = [
+            sys.executable,
+            "-I",
+            "-S",
+            detach.__file__,
+            str(self._record(name)),
+            str(log),
+            str(folder),
+            *argv,
+        ]
         pid = os.posix_spawn(sys.executable, starter, _environment())
         deadline = time.monotonic() + RECORD_S
         while (found := self._read(name)) is None or found.pid != pid:
             if _gone(pid) or time.monotonic() > deadline:
-                raise Unavailable("local.not-started", f"{name} could not be started", _last_words(log), str(log))
+                raise Unavailable(
+                    "local.not-started", f"{name} could not be started", _last_words(log), str(log)
+                )
             time.sleep(0.005)
         return found
 

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> None:
         json.dump({"pid": os.getpid(), "start": start_ticks(), "boot": boot_id(), "argv": command}, file)
     os.replace(draft, record)  # noqa: PTH105
     try:
-        os.execv(command[0], command)
+        os.execv(command[0], command)  # noqa: S606 - becoming that program is what this one is for
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         sys.exit(127)

@@ -1,7 +1,7 @@
 """Nodes of a `local` site: this machine plays each of them, by one agent process a node.
 
-Comes in: a cluster's spec and its state folder. Goes out: a controller process and agent processes, started, found again
-and stopped. Called by: cli `up`, `down`, `demo`. What runs as a job is the shepherds': it outlives all of this.
+Comes in: a cluster's spec and its state folder. Goes out: a controller process and agent processes, started, found
+again and stopped. Called by: cli `up`, `down`, `demo`. What runs as a job is the shepherds': it outlives all of this.
 
 STATE/up/{lock,server.json,agent-NODE.json}  STATE/server.log  STATE/nodes/NODE/{agent.json,join,agent.log,state/}
 """
@@ -58,7 +58,11 @@ def foreign_sites(spec: ClusterSpec) -> list[str]:
 def agent_config(node: LocalNode, url: str, home: Path) -> dict[str, Any]:
     """The config of a node's agent: it speaks to `url`, keeps everything below `home`, runs jobs as its own user."""
     gpu = node.pool.gpu
-    gpus: dict[str, Any] = {"emulate": str(gpu.emulate), "model": gpu.model, "count": gpu.count, "memory": gpu.memory} if gpu else {}
+    gpus: dict[str, Any] = (
+        {"emulate": str(gpu.emulate), "model": gpu.model, "count": gpu.count, "memory": gpu.memory}
+        if gpu
+        else {}
+    )
     if gpu and node.only is not None and gpu.emulate is not Emulate.ALWAYS:
         gpus["only"] = list(node.only)
     return {

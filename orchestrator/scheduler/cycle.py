@@ -22,7 +22,7 @@ from orchestrator.ledger.statement import Statement
 from orchestrator.model.attempt import Placement
 from orchestrator.model.decisions import Decision, Reporter, Start
 from orchestrator.model.ids import AttemptId
-from orchestrator.model.job import Workload
+from orchestrator.model.job import JobSpec, Workload
 from orchestrator.model.reasons import Reason, reason
 from orchestrator.scheduler import place, refuse
 
@@ -41,14 +41,14 @@ class Policy:
 
     default_time_limit_s: tuple[tuple[Workload, int], ...] = tuple(DEFAULT_TIME_LIMIT_S.items())
 
-    def time_limit_s(self, state: State, job: Job) -> int:
+    def time_limit_s(self, state: State, spec: JobSpec) -> int:
         """The job's own limit, else its queue's default, else its workload's; 0 is endless."""
-        if job.spec.time_limit_s:
-            return job.spec.time_limit_s
-        queue = state.queue(job.spec.queue)
+        if spec.time_limit_s:
+            return spec.time_limit_s
+        queue = state.queue(spec.queue)
         if queue is not None and queue.limits.default_time_limit_s:
             return queue.limits.default_time_limit_s
-        return dict(self.default_time_limit_s)[job.spec.workload]
+        return dict(self.default_time_limit_s)[spec.workload]
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ def _start(run: _Pass, key: ClassKey, job: Job, parts: tuple[Placement, ...], wa
         run.reporter.class_blocked(key, reason("wait.ports", address=address, first=first, last=last))
         return
     run.statement.take(run.state.scope(job), parts, wanted, address, port)
-    limit = run.policy.time_limit_s(run.state, job)
+    limit = run.policy.time_limit_s(run.state, job.spec)
     run.decisions.append(Start(AttemptId(job.id, job.attempts + 1), parts, address, port, limit))
 
 

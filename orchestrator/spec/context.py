@@ -64,6 +64,32 @@ def declared(data: Any) -> dict[str, Names]:
     }
 
 
+def without_unknown(names: dict[str, Names], data: Any) -> dict[str, Names]:
+    """The same names, once the sections are known that could not be read: whatever those name is not known."""
+    lost = {what for what, places in _SECTIONS.items() if any(_is_unknown(data, place) for place in places)}
+    sites = data.get("sites") if isinstance(data, dict) else None
+    if isinstance(sites, list) and any(_is_unknown(site, place) for site in sites for place in _DOMAINS):
+        lost.add("domain")
+    return {what: Names(one.known, one.complete and what not in lost) for what, one in names.items()}
+
+
+_SECTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "site": (("sites",),),
+    "pool": (("pools",),),
+    "queue": (("queues",),),
+    "storage": (("storage",),),
+    "group": (("access",), ("access", "groups")),
+    "domain": (("sites",),),
+}
+_DOMAINS = (("power",), ("power", "domains"))
+
+
+def _is_unknown(data: Any, place: tuple[str, ...]) -> bool:
+    for step in place:
+        data = data.get(step) if isinstance(data, dict) else None
+    return data is UNKNOWN
+
+
 def _names(data: Any, section: str, required: bool = False) -> Names:
     if not isinstance(data, dict) or section not in data:
         return Names(("default",) if section == "queues" else (), not required)

@@ -11,7 +11,7 @@ from typing import Any
 from orchestrator.spec.reading import Found
 from orchestrator.spec.tree import Node
 from orchestrator.wire.cluster import API_VERSION
-from orchestrator.wire.faults import described, did_you_mean, problem, shown
+from orchestrator.wire.faults import described, did_you_mean, nearest, problem, shown
 from orchestrator.wire.leaf import UNKNOWN
 
 
@@ -44,6 +44,8 @@ def _version_faults(data: dict[str, Any]) -> list[Found]:
 
 def _kind_faults(data: dict[str, Any], kinds: tuple[str, ...]) -> list[Found]:
     expected = " or ".join(kinds)
+    if "kind" not in data and (misspelt := nearest("kind", list(data))):
+        return [Found((misspelt,), problem("spec.unknown-field", advice="did you mean 'kind'?"), "key")]
     if "kind" not in data:
         advice = f"write kind: {expected}"
         return [Found(("kind",), problem("spec.missing-field", field="kind", advice=advice), "parent")]

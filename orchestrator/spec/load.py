@@ -19,7 +19,7 @@ from orchestrator.spec import checks
 from orchestrator.spec.build_cluster import cluster_spec
 from orchestrator.spec.build_job import job_spec
 from orchestrator.spec.checks_job import check_job_alone, check_job_in_cluster
-from orchestrator.spec.context import Context, declared
+from orchestrator.spec.context import Context, declared, without_unknown
 from orchestrator.spec.inventory import Inventory, read_inventory
 from orchestrator.spec.kinds import kind_of
 from orchestrator.spec.places import Page, sorted_errors, unplaced
@@ -180,7 +180,7 @@ def _cluster(page: Page, data: Any, errors: list[SpecError], base: str | None) -
     shelf = _Shelf(page, base)
     hosts, unread = shelf.hosts_of(document)
     errors += shelf.errors
-    context = Context(document, names, catalog.load(), hosts, unread)
+    context = Context(document, without_unknown(names, data), catalog.load(), hosts, unread)
     errors += [page.error(one) for one in checks.check_cluster(context, data)]
     return _Outcome(errors, cluster=None if errors else cluster_spec(document, hosts))
 

@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import ValidationError
 
 from orchestrator.spec import shape
-from orchestrator.wire.faults import Loc, Problem, described, did_you_mean, problem, shown
+from orchestrator.wire.faults import Loc, Problem, described, did_you_mean, nearest, problem, shown
 from orchestrator.wire.leaf import UNKNOWN, Strict
 
 D = TypeVar("D", bound=Strict)
@@ -52,15 +52,31 @@ def read_document(model: type[D], data: Any) -> Reading[D]:
     found: list[Found] = []
     dropped: list[Loc] = []
     blotted: list[Loc] = []
+    meant: list[Loc] = []
     for detail in details:
         raw = detail["loc"]
         loc, hint = shape.follow(model, raw[:-1] if detail["type"] == "gangline_key" else raw)
-        one, drop = _interpret(dict(detail), loc, hint, data, model)
+        one = _interpret(dict(detail), loc, hint, data)
+        if detail["type"] == "extra_forbidden":
+            known = shape.known_fields(shape.follow(model, raw[:-1])[1])
+            one = Found(loc, _unknown_field(str(loc[-1]), known), "key")
+            meant += _meant(loc, known, _at(data, loc[:-1]))
         found.append(one)
-        (dropped if drop else blotted).append(loc)
+        (dropped if one.mark == "key" and one.loc == loc else blotted).append(loc)
     for loc in dropped:
         _drop(data, loc)
-    return Reading(without(model, data, blotted), tuple(found))
+    document = without(model, data, blotted + meant)
+    return Reading(document, tuple(one for one in found if one.mark != "parent" or one.loc not in meant))
+
+
+def _unknown_field(name: str, known: list[str]) -> Problem:
+    return problem("spec.unknown-field", advice=did_you_mean(name, known) or "known: " + ", ".join(known))
+
+
+def _meant(loc: Loc, known: list[str], holder: Any) -> list[Loc]:
+    """The absent field that a misspelt one was probably meant to be: it is not missing, only unknown."""
+    near = nearest(str(loc[-1]), [name for name in known if name not in holder])
+    return [(*loc[:-1], near)] if near else []
 
 
 def without(model: type[D], data: Any, faulty: Iterable[Loc]) -> D | None:
@@ -73,41 +89,29 @@ def without(model: type[D], data: Any, faulty: Iterable[Loc]) -> D | None:
         return None  # such as a document that is no mapping at all
 
 
-def _interpret(detail: dict[str, Any], loc: Loc, hint: Any, data: Any, model: type[D]) -> tuple[Found, bool]:
-    """What one of pydantic's errors means here, and whether the repair is to take the key out."""
+def _interpret(detail: dict[str, Any], loc: Loc, hint: Any, data: Any) -> Found:
+    """What one of pydantic's errors means here."""
     kind, value = detail["type"], _at(data, loc)
     if kind == "gangline":
         context = detail["ctx"]
-        return Found((*loc, *context["at"]), context["problem"]), False
+        return Found((*loc, *context["at"]), context["problem"])
     if kind == "gangline_key":
-        return Found(loc, detail["ctx"]["problem"], "key"), True
+        return Found(loc, detail["ctx"]["problem"], "key")
     if kind == "missing":
         advice = f"it takes {shape.expected(hint)}"
-        return Found(loc, problem("spec.missing-field", field=loc[-1], advice=advice), "parent"), False
-    if kind == "extra_forbidden":
-        return Found(loc, _unknown_field(loc, model), "key"), True
+        return Found(loc, problem("spec.missing-field", field=loc[-1], advice=advice), "parent")
     if kind.startswith("union_tag") and isinstance(value, dict):
-        return _kind_fault(loc, hint, value), False
+        return _kind_fault(loc, hint, value)
     advice = "give it a value, or remove it" if value is None else ""
-    return (
-        Found(
-            loc,
-            problem("spec.wrong-type", expected=shape.expected(hint), got=described(value), advice=advice),
-        ),
-        False,
-    )
-
-
-def _unknown_field(loc: Loc, model: type[Strict]) -> Problem:
-    known = shape.known_fields(shape.follow(model, loc[:-1])[1])
-    return problem(
-        "spec.unknown-field", advice=did_you_mean(str(loc[-1]), known) or "known: " + ", ".join(known)
-    )
+    wanted = shape.expected(hint)
+    return Found(loc, problem("spec.wrong-type", expected=wanted, got=described(value), advice=advice))
 
 
 def _kind_fault(loc: Loc, hint: Any, value: dict[str, Any]) -> Found:
     """A mapping whose `kind` does not say which class it is of."""
     place, known = (*loc, "kind"), shape.choices_of(hint, "kind")
+    if "kind" not in value and (misspelt := nearest("kind", [str(key) for key in value])):
+        return Found((*loc, misspelt), problem("spec.unknown-field", advice="did you mean 'kind'?"), "key")
     if "kind" not in value:
         advice = "one of " + ", ".join(known)
         return Found(place, problem("spec.missing-field", field="kind", advice=advice), "parent")

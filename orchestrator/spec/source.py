@@ -10,7 +10,6 @@ import codecs
 import errno
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.wire.faults import Problem, plain, problem
@@ -25,13 +24,14 @@ _KINDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Unreadable(Exception):
     """There is no text to look at. Line and column are 0 where the fault is not inside the file."""
 
-    problem: Problem
-    line: int = 0
-    column: int = 0
+    def __init__(self, found: Problem, line: int = 0, column: int = 0) -> None:
+        super().__init__(found.message)
+        self.problem = found
+        self.line = line
+        self.column = column
 
 
 def read_text(path: str) -> str:

@@ -38,8 +38,10 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of mountinfo: where it is mounted, its type, and what is mounted."""
+    """One line of mountinfo: its id, the mount it is on, where it is mounted, its type, and what is mounted."""
 
+    id: str
+    parent: str
     point: str
     type: str
     source: str
@@ -54,15 +56,21 @@ class Mount:
 
 
 def mount_of(path: str, mountinfo: str) -> Mount | None:
-    """The mount that an absolute path without symbolic links lies on; None if the text has none for it."""
-    found: Mount | None = None
-    for line in mountinfo.splitlines():
-        mount = _parse(line)
-        if mount is None or not _contains(mount.point, path):
-            continue
-        # A later mount on the same point or above it hides an earlier one.
-        if found is None or len(mount.point) >= len(found.point) or _contains(mount.point, found.point):
-            found = mount
+    """The mount that an absolute path without symbolic links lies on; None if the text has none for it.
+
+    Found as the kernel walks: from the root's mount to the first one mounted on it on the way, and so on. Neither the
+    order of lines nor the longest name would do: an initial RAM disk mounts the root late, and a mount may hide others.
+    """
+    mounts = [
+        mount for line in mountinfo.splitlines() if (mount := _parse(line)) and _contains(mount.point, path)
+    ]
+    known = {mount.id for mount in mounts}
+    on_the_way = [mount for mount in mounts if mount.parent not in known or mount.parent == mount.id]
+    found = None
+    while on_the_way:
+        found = min(reversed(on_the_way), key=lambda mount: len(mount.point))
+        mounts.remove(found)
+        on_the_way = [mount for mount in mounts if mount.parent == found.id]
     return found
 
 
@@ -105,7 +113,7 @@ def _parse(line: str) -> Mount | None:
     fields, rest = left.split(" "), right.split(" ")
     if not separator or len(fields) < 6 or len(rest) < 2:
         return None
-    return Mount(_unescape(fields[4]), rest[0], _unescape(rest[1]))
+    return Mount(fields[0], fields[1], _unescape(fields[4]), rest[0], _unescape(rest[1]))
 
 
 def _unescape(text: str) -> str:

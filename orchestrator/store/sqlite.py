@@ -75,7 +75,7 @@ class SqliteStore:
                 if restore_noted:
                     connection.execute("UPDATE meta SET restored_us = 0")
         except CommitFailed as failure:
-            if not events or not self._writer.landed(events[-1].seq, self._epoch):
+            if not events or not self._writer.landed(failure, events[-1].seq, self._epoch):
                 raise failure.shown from failure.__cause__
 
     def tail(self, after: int) -> Iterator[StoredEvent]:

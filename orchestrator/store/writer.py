@@ -37,11 +37,15 @@ class Head(NamedTuple):
 
 
 class CommitFailed(Exception):
-    """COMMIT raised: ask `landed` whether the transaction is in the ledger; if not, show `shown`."""
+    """COMMIT raised: ask `landed` whether the transaction is in the ledger; if not, show `shown`.
 
-    def __init__(self, shown: GanglineError) -> None:
+    `broken`: the connection went with it, so that nobody remembers what it had shown.
+    """
+
+    def __init__(self, shown: GanglineError, *, broken: bool) -> None:
         super().__init__(str(shown))
         self.shown = shown
+        self.broken = broken
 
 
 class Writer:
@@ -67,7 +71,8 @@ class Writer:
                 commit(connection)
             except sqlite3.Error as error:
                 self._roll_back()
-                raise CommitFailed(explain(error, self._path, doing)) from error
+                broken = self._connection is not connection
+                raise CommitFailed(explain(error, self._path, doing), broken=broken) from error
 
     @contextmanager
     def repeatable(self, doing: str) -> Iterator[tuple[sqlite3.Connection, Head]]:
@@ -83,11 +88,11 @@ class Writer:
         with reported(self._path, "read"):
             return self._connected().execute(statement, values).fetchall()
 
-    def landed(self, seq: int, epoch: int) -> bool:
-        """After CommitFailed: whether the event that was to be written is there. Unavailable if nobody can say."""
-        try:
-            return self._has(seq, epoch)
-        except GanglineError:
+    def landed(self, failure: CommitFailed, seq: int, epoch: int) -> bool:
+        """Whether the event that was to be written is in the ledger after all. Unavailable if nobody can say."""
+        if not failure.broken:
+            with suppress(GanglineError):
+                return self._has(seq, epoch)
             self.close()
         try:
             there = self._has(seq, epoch)

@@ -37,9 +37,11 @@ Uid = Annotated[int, whole_leaf(1000, 2**31 - 1)]
 Address = Annotated[
     str,
     pattern_leaf(
-        r"^https?://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?$",
+        r"^(https://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]+\])"
+        r"|http://(localhost|127\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}|\[::1\]))(:[0-9]{1,5})?/?$",
         "spec.bad-url",
         "a text: an address",
+        "write https://host:port; without TLS only to this machine, as in http://127.0.0.1:7443",
     ),
 ]
 

@@ -17,9 +17,9 @@ from pydantic_core import PydanticCustomError
 
 from orchestrator.model.base import Word
 from orchestrator.wire import quantities as q
-from orchestrator.wire.faults import Loc, did_you_mean, moved, plain, refuse, shown
+from orchestrator.wire.faults import FAULTS, Loc, described, did_you_mean, moved, plain, refuse, shown
 from orchestrator.wire.hostlist import MOST_NODES, TOO_MANY, HostlistError, expand, fold
-from orchestrator.wire.leaf import Leaf, key_leaf, read_present, text_of, wrong_type
+from orchestrator.wire.leaf import QUOTE_IT, Leaf, key_leaf, read_present, text_of, wrong_type
 
 MOST_COUNT = 1_000_000  # of nodes, GPUs, jobs: keeps every product of two counts and a price inside 64 bits
 MOST_DOLLARS = 1_000_000_000
@@ -69,13 +69,23 @@ def free_text_leaf(expected: str, longest: int, empty: bool = False) -> Leaf:
 def _whole(value: Any, expected: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise wrong_type(value, expected)
+    raise _no_number(value, expected)
 
 
 def _number(value: Any, expected: str) -> int | float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
-    raise wrong_type(value, expected)
+    raise _no_number(value, expected)
+
+
+def _no_number(value: Any, expected: str) -> PydanticCustomError:
+    quoted = isinstance(value, str) and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value)
+    return refuse(
+        "spec.wrong-type",
+        expected=expected,
+        got=described(value),
+        advice="remove the quotes" if quoted else "",
+    )
 
 
 def _within(value: float, got: Any, low: float, high: float) -> None:
@@ -118,7 +128,7 @@ def quantity_leaf(
     """A text that `parse` turns into a quantity, or into None if it is none."""
 
     def read(value: Any) -> Any:
-        text = text_of(value, expected)
+        text = text_of(value, expected, FAULTS[code].hint)
         parsed = parse(text)
         if parsed is None:
             raise refuse(code, got=shown(text))
@@ -132,7 +142,7 @@ def choice_leaf(words: type[Word]) -> Leaf:
     known = [str(word) for word in words]
 
     def read(value: Any) -> Word:
-        text = text_of(value, "a text: " + " or ".join(known))
+        text = text_of(value, "a text: " + " or ".join(known), "")
         if text not in known:
             raise refuse(
                 "spec.bad-choice", got=shown(text), choices=", ".join(known), advice=did_you_mean(text, known)
@@ -154,7 +164,7 @@ def flag_leaf() -> Leaf:
 
 
 def _read_ports(value: Any) -> tuple[int, int]:
-    text = text_of(value, "a text: first-last")
+    text = text_of(value, "a text: first-last", FAULTS["spec.bad-ports"].hint)
     found = re.fullmatch(r"([0-9]{4,5})-([0-9]{4,5})", text)
     first, last = (int(found.group(1)), int(found.group(2))) if found else (0, 0)
     if not 1024 <= first <= last <= 65535:
@@ -163,7 +173,7 @@ def _read_ports(value: Any) -> tuple[int, int]:
 
 
 def _read_network(value: Any) -> str:
-    text = text_of(value, "a text: a network in CIDR form")
+    text = text_of(value, "a text: a network in CIDR form", "write it as in 10.20.0.0/16")
     try:
         if "/" not in text or "%" in text:
             raise ValueError
@@ -191,7 +201,7 @@ def _read_hosts(value: Any) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for index, item in enumerate(value):
         if not isinstance(item, str):
-            raise wrong_type(item, "a text with node names", (index,))
+            raise wrong_type(item, "a text with node names", (index,), QUOTE_IT)
         for name in _expanded(item, (index,)):
             if name in names:
                 raise refuse(

@@ -123,7 +123,7 @@ _ALL = (
         "write env:NAME, file:/path or aws-secret:name, not the secret",
     ),
     Fault("spec.bad-path", "{got} is no absolute path", "start it with / and leave out . and .. parts"),
-    Fault("spec.bad-url", "{got} is no address of a controller", "write https://host:port"),
+    Fault("spec.bad-url", "{got} is no address of a controller", "{advice}"),
     Fault("spec.bad-text", "{got} holds characters that can't be used here", "{advice}"),
     # --- names and references ---
     Fault("spec.dangling-reference", "there is no {what} '{name}'", "{advice}"),
@@ -299,11 +299,17 @@ def visible(char: str) -> str:
     return char
 
 
-def did_you_mean(word: str, known: list[str]) -> str:
-    """`did you mean 'gpu'?` if a known word is near, else nothing."""
+def nearest(word: str, known: list[str]) -> str:
+    """The known word that `word` was probably meant to be, or nothing."""
     folded = {name.lower().replace("-", "_"): name for name in reversed(known)}
     near = get_close_matches(word[:LONGEST_SHOWN].lower().replace("-", "_"), list(folded), n=1, cutoff=0.7)
-    return f"did you mean '{plain(folded[near[0]], LONGEST_SHOWN)}'?" if near else ""
+    return folded[near[0]] if near else ""
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """`did you mean 'gpu'?` if a known word is near, else nothing."""
+    near = nearest(word, known)
+    return f"did you mean '{plain(near, LONGEST_SHOWN)}'?" if near else ""
 
 
 def suggestion(word: str, known: list[str], what: str) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, WrapValidator
 
 from orchestrator.model.base import Word
-from orchestrator.model.job import LaunchKind, OnLost, Workload
+from orchestrator.model.job import OUTPUT_PLACEHOLDERS, LaunchKind, OnLost, Workload
 from orchestrator.wire.common import (
     AbsolutePath,
     Count,
@@ -32,10 +32,11 @@ from orchestrator.wire.common import (
     whole_leaf,
 )
 from orchestrator.wire.faults import plain, refuse, shown
-from orchestrator.wire.leaf import Leaf, Strict, key_leaf, read_present, text_of, wrong_type
+from orchestrator.wire.leaf import QUOTE_IT, Leaf, Strict, key_leaf, read_present, text_of, wrong_type
 
 MOST_COMMAND = 1_000_000  # characters; Linux takes 2 MiB of arguments and environment in all
-PLACEHOLDERS = "%j job, %a attempt, %t rank, %n node number, %N node, %x job name, %u user"
+PLACEHOLDERS = ", ".join(f"%{letter} {word}" for letter, word in OUTPUT_PLACEHOLDERS)
+_LETTERS = "".join(letter for letter, _ in OUTPUT_PLACEHOLDERS)
 HIGHEST_PRIORITY = 1_000_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -130,7 +131,7 @@ def _read_command(value: Any) -> tuple[str, ...]:
         raise wrong_type(value, "a text (a shell line) or a list of texts")
     for index, word in enumerate(value):
         if not isinstance(word, str):
-            raise wrong_type(word, "a text", (index,))
+            raise wrong_type(word, "a text", (index,), QUOTE_IT)
         _read_word(word)
     if not value or not value[0]:
         raise refuse("job.empty-command")
@@ -148,7 +149,7 @@ def _read_output(value: Any) -> str:
             "spec.bad-text", got=shown(text), advice="write a path, in the working directory or absolute"
         )
     for found in re.finditer(r"%(.?)", text):
-        if found.group(1) not in tuple("jatnNxu%"):
+        if found.group(1) not in (*_LETTERS, "%"):
             raise refuse("job.bad-placeholder", got=shown(found.group()), known=PLACEHOLDERS)
     return text
 
@@ -186,7 +187,7 @@ Output = Annotated[
         {
             "type": "string",
             "minLength": 1,
-            "pattern": "^([^%]|%[jatnNxu%])+$",
+            "pattern": f"^([^%]|%[{_LETTERS}%])+$",
             "examples": ["logs/%j-%t.out"],
         },
     ),

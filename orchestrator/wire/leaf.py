@@ -107,23 +107,21 @@ class Leaf:
         return dict(self.schema)
 
 
-def text_of(value: Any, expected: str) -> str:
-    """The value if it is text, else a fault that says what was expected and how to quote a number."""
+QUOTE_IT = "put it in quotes to make it a text"
+
+
+def text_of(value: Any, expected: str, advice: str = QUOTE_IT) -> str:
+    """The value if it is text, else a fault that says what was expected; `advice` is for numbers and true or false."""
     if isinstance(value, str):
         return value
-    raise wrong_type(value, expected)
+    raise wrong_type(value, expected, advice=advice)
 
 
-def wrong_type(value: Any, expected: str, at: Loc = ()) -> PydanticCustomError:
+def wrong_type(value: Any, expected: str, at: Loc = (), advice: str = "") -> PydanticCustomError:
     """The fault of a value of another type."""
     scalar = isinstance(value, (bool, int, float))
-    return refuse(
-        "spec.wrong-type",
-        at,
-        expected=expected,
-        got=described(value),
-        advice="put it in quotes to make it a text" if scalar and "text" in expected else "",
-    )
+    told = advice if scalar else ""
+    return refuse("spec.wrong-type", at, expected=expected, got=described(value), advice=told)
 
 
 def key_leaf(one: Leaf) -> Leaf:

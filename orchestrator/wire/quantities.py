@@ -17,12 +17,12 @@ _UNITS_S = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
 _DURATION = re.compile(
     r"(?:(\d{1,9})w)?(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII
 )
-_SIZE = re.compile(r"(\d{1,18})(B|[kKMGTP]B|[KMGTP]iB)", re.ASCII)
+_SIZE = re.compile(r"(\d{1,19})(B|[kKMGTP]B|[KMGTP]iB)", re.ASCII)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _DAY_TIME = re.compile(r"([01]\d|2[0-4]):([0-5]\d)", re.ASCII)
 
 DURATION_PATTERN = r"^(?=.)([0-9]{1,9}w)?([0-9]{1,9}d)?([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,9}s)?$"
-SIZE_PATTERN = r"^[0-9]{1,18}(B|[kKMGTP]B|[KMGTP]iB)$"
+SIZE_PATTERN = r"^[0-9]{1,19}(B|[kKMGTP]B|[KMGTP]iB)$"
 TIME_PATTERN = r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
 _DAY = "(mon|tue|wed|thu|fri|sat|sun)"
 DAYS_PATTERN = f"^{_DAY}(-{_DAY})?(, *{_DAY}(-{_DAY})?)*$"

@@ -50,7 +50,20 @@ def test_true_starts_and_ends_once(agent: RunningAgent, controller: FakeControll
     assert ended.started
     assert [(result.rank, result.exit_code) for result in ended.results] == [(0, 0)]
     assert [event.kind for event in controller.events] == [EventKind.STARTED, EventKind.ENDED]
-    assert not (agent.directory(FIRST) / "scratch").exists()
+
+
+def test_scratch_is_purged_before_the_end_and_links_in_it_are_not_followed(
+    agent: RunningAgent, controller: FakeController, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    line = f'cd "$GANGLINE_SCRATCH" && mkdir -p a/b && touch a/b/c && ln -s {kept} link && ls'
+    controller.run("n1", FIRST, shell(line))
+    ended = controller.wait_for(FIRST, EventKind.ENDED)
+    assert ended.tail == "a\nlink\n"
+    assert not (agent.directory(FIRST) / "scratch" / "a").exists()
+    assert (kept / "file").exists()
 
 
 def test_sixteen_ranks_and_the_first_failure_ends_them(

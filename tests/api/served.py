@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Coroutine, Mapping
+import time
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -248,6 +249,14 @@ async def exchange(app: Any, scope: dict[str, Any], body: bytes) -> Answer:
     start = sent[0]
     headers = {key.decode().lower(): value.decode("latin-1") for key, value in start["headers"]}
     return Answer(start["status"], headers, b"".join(message.get("body", b"") for message in sent[1:]))
+
+
+def until(true: Callable[[], bool], timeout_s: float = 20) -> None:
+    """Until something holds that another thread brings about."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
 
 
 def two_nodes() -> ClusterSpec:

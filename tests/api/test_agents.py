@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from orchestrator.model.codec import decode, encode
 from orchestrator.model.node import NodeFacts
 from orchestrator.model.protocol import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
-from tests.api.served import PREFIX, Served, document
+from tests.api.served import PREFIX, Served, document, until
 from tests.builders import cluster, facts, pool
 
 FACTS = NodeFacts("boot-1", 64, 64 << 30)
@@ -103,8 +102,7 @@ def test_idle_sync_is_held_and_answered_when_there_is_work(served: Served) -> No
     holding = served.start(
         served.send("POST", f"{PREFIX}/agent/sync", body=encode(request), token=served.token("node", "p-1"))
     )
-    while served.hub._polls == before:
-        time.sleep(0.001)
+    until(lambda: served.hub._polls != before)
 
     served.submit(document())
 

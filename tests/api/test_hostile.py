@@ -143,11 +143,13 @@ def test_client_that_leaves_in_the_middle_gets_no_answer(shared: Served) -> None
     assert sent == []
 
 
-def test_body_that_does_not_come_is_not_waited_for(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("pieces", [[], [{"type": "http.request", "body": b"{", "more_body": True}]])
+def test_body_that_does_not_come_is_not_waited_for(
+    shared: Served, monkeypatch: pytest.MonkeyPatch, pieces: list[Any]
+) -> None:
     monkeypatch.setattr(bodies, "BODY_S", 0.01)
-    first = {"type": "http.request", "body": b"{", "more_body": True}
 
-    sent, _ = shared.run(_pieces(shared.app, [first]))
+    sent, _ = shared.run(_pieces(shared.app, pieces))
 
     assert sent[0]["status"] == 408
 
@@ -179,8 +181,18 @@ def test_other_methods_are_told_what_is_allowed(shared: Served, method: str, pat
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/api", PREFIX, f"{PREFIX}/", f"{PREFIX}/jobs/", f"{PREFIX}/jobs/1/", "/api/v2/jobs", "//jobs"]
-    + [f"{PREFIX}/agent/reads/", f"{PREFIX}/agent/reads"],
+    [
+        "/",
+        "/api",
+        PREFIX,
+        f"{PREFIX}/",
+        f"{PREFIX}/jobs/",
+        f"{PREFIX}/jobs/1/",
+        f"{PREFIX}/agent/reads/",
+        f"{PREFIX}/agent/reads",
+        "/api/v2/jobs",
+        "//jobs",
+    ],
 )
 def test_other_paths_are_not_found(shared: Served, path: str) -> None:
     answer = shared.request("GET", path)

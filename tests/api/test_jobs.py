@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.wire import api as wire
-from tests.api.served import PREFIX, Served, document
+from tests.api.served import PREFIX, Served, document, until
 
 WHOLE: dict[str, Any] = {"nodes": 2, "per_node": {"gpus": 8}}
 
@@ -184,8 +184,7 @@ def test_wait_of_no_time_shows_the_job_as_it_is(served: Served) -> None:
 def test_stop_of_the_server_answers_those_who_wait(served: Served) -> None:
     job = served.submit(document(hold=True))
     waiting = served.start(served.send("GET", f"{PREFIX}/jobs/{job}/wait", query={"timeout": 60}))
-    while not served.hub._polls:
-        time.sleep(0.001)
+    until(lambda: bool(served.hub._polls))
 
     served.loop.call_soon_threadsafe(served.hub.stop)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from orchestrator.client import Client
 from orchestrator.wire.api import JobSummary, micros_of
 from tests.bench import common
+from tests.bench.account import Account, Meter
 from tests.bench.common import Failed, Figures, Options, busy_s, median, percentile, say, workplace
 from tests.bench.helper import Helper, Plain
 from tests.bench.local import Local
@@ -22,7 +23,6 @@ from tests.bench.server import HOST, Server, check_jobs, job_document, wait_unti
 
 CASES = ("emulated", "real", "gang")
 DRAIN_S = 120.0
-LOOK_S = 2.0  # at what else the machine does
 # Slurm 22.05 with 40 slurmd on one machine of 2 cores: 3,000 array tasks of `true` with one GPU each in 35.7 s; a gang
 # of 32 nodes with 8 GPUs each from submit to running in 2.1 s.
 SLURM_JOBS = 84.0
@@ -40,11 +40,12 @@ def main() -> None:
         if "emulated" in cases:
             emulated(options, figures, folder)
         if "real" in cases or "gang" in cases:
-            with Local(folder / "l", options.count("AGENTS"), options.count("GPUS")) as cluster:
+            nodes, gpus = options.count("AGENTS"), options.count("GPUS")
+            with Account() as account, Local(folder / "l", nodes, gpus) as cluster:
                 if "real" in cases:
-                    real(options, figures, cluster)
+                    real(options, figures, cluster, account)
                 if "gang" in cases:
-                    gang(options, figures, cluster)
+                    gang(options, figures, cluster, account)
 
 
 def ask_for_jobs(port: int, token: str, options: Options, prefix: str) -> Plain:
@@ -59,13 +60,6 @@ def ask_for_jobs(port: int, token: str, options: Options, prefix: str) -> Plain:
         "prefix": prefix,
         "document": job_document("true", ["true"]),
     }
-
-
-def other_load() -> float:
-    """Cores that are busy while the benchmark does nothing."""
-    before = busy_s()
-    time.sleep(LOOK_S)
-    return (busy_s() - before) / LOOK_S
 
 
 def emit_rates(figures: Figures, case: str, rates: list[float], published: float | None = None) -> None:
@@ -158,26 +152,27 @@ def one_emulated(
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """One run with real agents: jobs a second, seconds, processor seconds a job."""
+    """One run with real agents: jobs a second, seconds, processor seconds a job. None: nobody counts these here."""
 
     end_rate: float
     end_s: list[float]
     server_cpu_s: float
     agents_cpu_s: float
-    other_cores: float
+    all_cpu_s: float | None
+    other_cores: float | None
 
 
-def real(options: Options, figures: Figures, cluster: Local) -> None:
+def real(options: Options, figures: Figures, cluster: Local, account: Account) -> None:
     """Submit to recorded end of real processes."""
     agents = options.count("AGENTS")
     case = f"real/agents={agents}/clients={options.count('CLIENTS')}/jobs={options.count('JOBS')}"
     runs: list[Real] = []
     with Helper("submitters") as submitters:
         for number in range(options.count("RUNS")):
-            run = one_real(options, cluster, submitters, f"run{number}")
+            run = one_real(options, cluster, submitters, account, f"run{number}")
             say(
-                f"{case}: run {number + 1}: {run.end_rate:.0f} ends/s, server {run.server_cpu_s * 1e3:.2f} and agents' "
-                f"daemons {run.agents_cpu_s * 1e3:.2f} ms of CPU a job, other load before {run.other_cores:.2f} cores"
+                f"{case}: run {number + 1}: {run.end_rate:.0f} ends/s; CPU a job: server {run.server_cpu_s * 1e3:.2f}, "
+                f"agents' daemons {run.agents_cpu_s * 1e3:.2f} ms{_all_told(run)}"
             )
             runs.append(run)
     emit_rates(figures, f"{case}/submit-to-end", [run.end_rate for run in runs], SLURM_JOBS)
@@ -185,16 +180,27 @@ def real(options: Options, figures: Figures, cluster: Local) -> None:
     figures.emit(f"{case}/server-cpu", median([run.server_cpu_s for run in runs]) * 1e3, "ms/job")
     figures.emit(f"{case}/agent-daemons-cpu", median([run.agents_cpu_s for run in runs]) * 1e3, "ms/job")
     figures.emit(f"{case}/agent-daemon-memory", cluster.agent_pss_mb(), "MB")
-    figures.emit(f"{case}/other-load-before", median([run.other_cores for run in runs]), "cores")
+    everything = [run.all_cpu_s for run in runs if run.all_cpu_s is not None]
+    others = [run.other_cores for run in runs if run.other_cores is not None]
+    if everything:
+        figures.emit(f"{case}/all-cpu", median(everything) * 1e3, "ms/job")
+        figures.emit(f"{case}/other-load", median(others), "cores")
 
 
-def one_real(options: Options, cluster: Local, submitters: Helper, prefix: str) -> Real:
+def _all_told(run: Real) -> str:
+    if run.all_cpu_s is None or run.other_cores is None:
+        return ""
+    return f", all processes {run.all_cpu_s * 1e3:.2f} ms; other load {run.other_cores:.2f} cores"
+
+
+def one_real(options: Options, cluster: Local, submitters: Helper, account: Account, prefix: str) -> Real:
     """Submit all jobs, and wait until the ledger has the end of each."""
-    jobs, other = options.count("JOBS"), other_load()
+    jobs = options.count("JOBS")
     server_s, agents_s = cluster.server_cpu_s(), cluster.agents_cpu_s()
-    begun_us = time.time_ns() // 1000
+    meter, begun_us = Meter(account), time.time_ns() // 1000
     sent = submitters.ask("submit", **ask_for_jobs(cluster.port, cluster.token, options, prefix))
     wait_until_idle(cluster.client, DRAIN_S)
+    all_s, other_cores = meter.read()
     server_s, agents_s = cluster.server_cpu_s() - server_s, cluster.agents_cpu_s() - agents_s
     found = list(cluster.client.jobs(most=jobs))
     check_jobs(found, [job for job, _, _ in sent["rows"]], "succeeded")
@@ -204,7 +210,8 @@ def one_real(options: Options, cluster: Local, submitters: Helper, prefix: str) 
         end_s=[_seconds(job.submitted_at, job.ended_at) for job in found],
         server_cpu_s=server_s / jobs,
         agents_cpu_s=agents_s / jobs,
-        other_cores=other,
+        all_cpu_s=all_s / jobs if all_s is not None else None,
+        other_cores=other_cores,
     )
 
 
@@ -218,19 +225,22 @@ def _seconds(first: datetime | None, last: datetime | None) -> float:
 # --- a gang -----------------------------------------------------------------------------------------------------------
 
 
-def gang(options: Options, figures: Figures, cluster: Local) -> None:
+def gang(options: Options, figures: Figures, cluster: Local, account: Account) -> None:
     """Submit to running of a gang over many nodes, by one process a node (as `torchrun` is) and by one a GPU."""
     nodes, gpus = options.count("NODES"), options.count("GPUS")
     shape = {"nodes": nodes, "per_node": {"gpus": gpus}, "time_limit": "1h"}
     for ranks, how in ((1, {"launch": {"kind": "launcher"}}), (gpus, {"tasks_per_node": gpus})):
         case = f"gang/nodes={nodes}/gpus={nodes * gpus}/processes={nodes * ranks}/submit-to-running"
         document = job_document("gang", ["sleep", "3600"], **shape, **how)
-        other = other_load()
+        meter = Meter(account)
         times = [one_gang(cluster.client, document) for _ in range(options.count("GANGS"))]
-        say(f"{case}: {', '.join(f'{each:.3f}' for each in times)} s; other load before {other:.2f} cores")
+        _, other_cores = meter.read()
+        say(f"{case}: {', '.join(f'{each:.3f}' for each in times)} s")
         figures.emit(case, median(times), "s", SLURM_GANG_S)
         figures.emit(f"{case}/min", min(times), "s", SLURM_GANG_S)
         figures.emit(f"{case}/max", max(times), "s", SLURM_GANG_S)
+        if other_cores is not None:
+            figures.emit(f"{case}/other-load", other_cores, "cores")
 
 
 def one_gang(client: Client, document: Plain) -> float:

@@ -15,7 +15,7 @@ CATALOG = catalog.load()
 
 def test_it_is_dated_and_has_sources() -> None:
     for day in (CATALOG.gpus_as_of, CATALOG.instances_as_of):
-        assert dt.date.fromisoformat(day) >= datetime.date(2026, 7, 20)
+        assert dt.date.fromisoformat(day) >= dt.date(2026, 7, 20)
     assert len(CATALOG.sources) >= 4
     assert not any("://" in source for source in CATALOG.sources)
 

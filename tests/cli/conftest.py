@@ -1,7 +1,7 @@
 """Fixtures of the command's tests: a controller that is a dict, and the command as a function.
 
-`controller(jobs…)` puts a FakeClient in the place of the real one; `gangline(arguments…)` runs the command in this process
-and returns its exit code, stdout and stderr.
+`controller(jobs…)` puts a FakeClient in the place of the real one; `gangline(arguments…)` runs the command in this
+process and returns its exit code, stdout and stderr.
 """
 
 from __future__ import annotations

@@ -86,7 +86,13 @@ def ended(number: int, state: str, code: int, **fields: Any) -> api.Job:
 
 def first_failed(rank: int = 3, code: int = 1, signal: int = 0, tail: str = "") -> api.PastAttempt:
     failed = api.FirstFailed(
-        node="n1", rank=rank, code=code, signal=signal, exit_code=code or 128 + signal, ended_at=ago(0), tail=tail
+        node="n1",
+        rank=rank,
+        code=code,
+        signal=signal,
+        exit_code=code or 128 + signal,
+        ended_at=ago(0),
+        tail=tail,
     )
     return api.PastAttempt(
         id="1/1",
@@ -164,11 +170,15 @@ class FakeClient:
 
     def job(self, number: int) -> api.Job:
         if number not in self.known:
-            raise NotFound("job.not-found", f"there is no job {number}", "`gangline jobs -a` lists those there are")
+            raise NotFound(
+                "job.not-found", f"there is no job {number}", "`gangline jobs -a` lists those there are"
+            )
         return self.known[number]
 
     def explain(self, number: int) -> api.Explanation:
-        return self.explanations.get(number) or api.Explanation(job=number, state=self.job(number).state, reason=None)
+        return self.explanations.get(number) or api.Explanation(
+            job=number, state=self.job(number).state, reason=None
+        )
 
     def cancel(self, number: int, why: str = "", *, now: bool = False) -> api.Job:
         found = self.job(number)
@@ -189,7 +199,14 @@ class FakeClient:
         yield self.job(number)
 
     def logs(
-        self, number: int, rank: int = 0, *, offset: int = 0, limit: int = 1 << 18, wait_s: int = 0, attempt: int | None = None
+        self,
+        number: int,
+        rank: int = 0,
+        *,
+        offset: int = 0,
+        limit: int = 1 << 18,
+        wait_s: int = 0,
+        attempt: int | None = None,
     ) -> LogChunk:
         data = self.output.get((number, rank), b"")
         return LogChunk(data[offset : offset + limit], offset, len(data), True, "n1", attempt or 1)

@@ -75,7 +75,9 @@ class Lab:
     def submit(self, *settings: str) -> int:
         """A job of one task that waits for ever unless the settings say otherwise; its id."""
         path = self.home / "job.yaml"
-        path.write_text("apiVersion: gangline/v1\nkind: Job\nmetadata: {name: a}\nspec: {tasks: 1, command: sleep 600}\n")
+        path.write_text(
+            "apiVersion: gangline/v1\nkind: Job\nmetadata: {name: a}\nspec: {tasks: 1, command: sleep 600}\n"
+        )
         done = self("submit", str(path), *(word for each in settings for word in ("--set", each)))
         assert done.returncode == 0, done.stderr
         return int(done.stdout)

@@ -44,9 +44,29 @@ def test_run_returns_the_jobs_code_and_passes_its_output_on(controller: Make, ga
     assert client.submitted[0]["spec"]["env"] == {"PATH": os.environ["PATH"]}
 
 
+def test_a_job_that_no_node_can_prepare_is_given_up_not_waited_for(controller: Make, gangline: Run) -> None:
+    client = controller(job(1, "held", faults=["n1: /data: no such folder", "n2: /data: no such folder"]))
+
+    said = gangline("run", "--", "true")
+
+    assert said.code == 125
+    assert (
+        "could not be prepared: n1: /data: no such folder; n2: /data: no such folder [job.not-prepared]"
+        in said.err
+    )
+    assert client.cancelled == [(1, False)]
+
+
 @pytest.mark.parametrize(
     ("state", "code", "returned"),
-    [("succeeded", 0, 0), ("failed", 3, 3), ("failed", 137, 137), ("failed", 0, 1), ("failed", 256, 1), ("cancelled", 143, 143)],
+    [
+        ("succeeded", 0, 0),
+        ("failed", 3, 3),
+        ("failed", 137, 137),
+        ("failed", 0, 1),
+        ("failed", 256, 1),
+        ("cancelled", 143, 143),
+    ],
 )
 def test_codes(controller: Make, gangline: Run, state: str, code: int, returned: int) -> None:
     controller(ended(1, state, code, started_at=None))
@@ -54,9 +74,14 @@ def test_codes(controller: Make, gangline: Run, state: str, code: int, returned:
     assert gangline("run", "-q", "--", "true") == (returned, "", "")
 
 
-def test_a_refusal_is_126_and_a_failure_125(controller: Make, gangline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_126_and_a_failure_125(
+    controller: Make, gangline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = controller()
-    for error, code in ((Refused("never.queue", "no"), 126), (Unavailable("client.unreachable", "away"), 125)):
+    for error, code in (
+        (Refused("never.queue", "no"), 126),
+        (Unavailable("client.unreachable", "away"), 125),
+    ):
 
         def submit(*_args: object, error: Exception = error) -> None:
             raise error
@@ -97,7 +122,10 @@ def test_a_terminal_is_rewritten(capsys: pytest.CaptureFixture[str], monkeypatch
 def test_words_of_waiting() -> None:
     held = job(1, "held", reason=reason("wait.held"))
 
-    assert waiting_words(held, None).startswith("job 1 (train) is held: ")
+    assert (
+        waiting_words(held, None)
+        == "job 1 (train): it needs 4 node(s) with 8 free GPU(s) each; 2 of 4 have them"
+    )
     assert waiting_words(job(1, "starting"), None) == "job 1 (train): starting"
     assert waiting_words(job(1, "waiting"), explained(2)).startswith("job 1 (train) waits (place 2 of 3): ")
 
@@ -121,7 +149,9 @@ class Interrupting(FakeClient):
         return ended(1, "cancelled", 143, started_at=None)
 
 
-@pytest.mark.parametrize(("number", "times"), [(signal.SIGINT, 1), (signal.SIGINT, 2), (signal.SIGTERM, 1), (signal.SIGHUP, 1)])
+@pytest.mark.parametrize(
+    ("number", "times"), [(signal.SIGINT, 1), (signal.SIGINT, 2), (signal.SIGTERM, 1), (signal.SIGHUP, 1)]
+)
 def test_signals_ask_then_kill(number: int, times: int, capsys: pytest.CaptureFixture[str]) -> None:
     client = Interrupting(times, number)
     before = signal.getsignal(signal.SIGINT)

@@ -57,8 +57,10 @@ def test_the_sum_is_right_and_every_socket_moves_what_theory_says(ranks: int) ->
     lines = done[0][1].splitlines()
     assert f"sum: right in all {length:,} elements on {ranks} of {ranks} ranks, 2 round(s)" in lines
     moved = 2 * 2 * (ranks - 1) * (length // ranks) * 8
-    assert f"bytes: each socket moved {moved:,} = 2 x 2 x {ranks - 1}/{ranks} x {length * 8:,}, on {ranks} of {ranks} ranks" in lines
-    assert lines[-1] == f"processes: {ranks} pids on {min(2, ranks)} node(s): {', '.join(f'n{i}' for i in range(min(2, ranks)))}"
+    theory = f"2 x 2 x {ranks - 1}/{ranks} x {length * 8:,}"
+    assert f"bytes: each socket moved {moved:,} = {theory}, on {ranks} of {ranks} ranks" in lines
+    nodes = ["n0", "n1"][:ranks]
+    assert lines[-1] == f"processes: {ranks} pids on {len(nodes)} node(s): {', '.join(nodes)}"
     assert [out for _, out, _ in done[1:]] == [""] * (ranks - 1)
 
 

@@ -27,10 +27,16 @@ spec:
         ({}, {"tasks": 1, "per_task": {}}),
         ({"tasks": 16, "gpus_per_task": 1}, {"tasks": 16, "per_task": {"gpus": 1}}),
         ({"nodes": 2, "gpus_per_node": 8}, {"nodes": 2, "per_node": {"gpus": 8}}),
-        ({"nodes": 2, "tasks": 16, "gpus_per_task": 1}, {"nodes": 2, "per_node": {"gpus": 8}, "tasks_per_node": 8}),
+        (
+            {"nodes": 2, "tasks": 16, "gpus_per_task": 1},
+            {"nodes": 2, "per_node": {"gpus": 8}, "tasks_per_node": 8},
+        ),
         ({"gpus_per_node": 8}, {"nodes": 1, "per_node": {"gpus": 8}}),
         ({"gpus_per_node": 8, "tasks": 4}, {"nodes": 1, "per_node": {"gpus": 8}, "tasks_per_node": 4}),
-        ({"launch": "launcher", "gpus_per_node": 8}, {"nodes": 1, "per_node": {"gpus": 8}, "launch": {"kind": "launcher"}}),
+        (
+            {"launch": "launcher", "gpus_per_node": 8},
+            {"nodes": 1, "per_node": {"gpus": 8}, "launch": {"kind": "launcher"}},
+        ),
         (
             {"tasks": 2, "cores": 4, "memory": "8GiB", "gpu_model": ("H100",)},
             {"tasks": 2, "per_task": {"cores": 4, "memory": "8GiB", "gpu_model": ["H100"]}},
@@ -79,7 +85,10 @@ def test_tasks_that_do_not_divide_are_refused() -> None:
         document_of(Asked(("true",), nodes=2, tasks=5))
 
 
-@pytest.mark.parametrize(("program", "name"), [("/usr/bin/python3.11", "python3.11"), ("./tr@in.sh", "tr-in.sh"), ("--", "job"), ("ä", "job")])
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [("/usr/bin/python3.11", "python3.11"), ("./tr@in.sh", "tr-in.sh"), ("--", "job"), ("ä", "job")],
+)
 def test_job_name(program: str, name: str) -> None:
     assert job_name(program) == name
 
@@ -96,7 +105,9 @@ def test_a_file_is_sent_as_it_stands(file: Path) -> None:
 
 
 def test_set_changes_values_and_adds_some(file: Path) -> None:
-    document = read_job(str(file), ("spec.nodes=4", "spec.env.SEED='7'", 'spec.command=["a", "b"]', "spec.per_node.gpus=8"))
+    document = read_job(
+        str(file), ("spec.nodes=4", "spec.env.SEED='7'", 'spec.command=["a", "b"]', "spec.per_node.gpus=8")
+    )
 
     assert document["spec"] == {
         "nodes": 4,
@@ -112,7 +123,9 @@ def test_set_makes_a_faulty_file_good(file: Path) -> None:
     assert read_job(str(file), ("spec.nodes=2",))["spec"]["nodes"] == 2
 
 
-@pytest.mark.parametrize("setting", ["spec.nodes", "=3", "spec..nodes=3", "spec.nodes.x=3", "spec.env=[", "spec.command.x=1"])
+@pytest.mark.parametrize(
+    "setting", ["spec.nodes", "=3", "spec..nodes=3", "spec.nodes.x=3", "spec.env=[", "spec.command.x=1"]
+)
 def test_bad_settings(file: Path, setting: str) -> None:
     with pytest.raises(InputError):
         read_job(str(file), (setting,))
@@ -127,7 +140,9 @@ def test_faults_have_their_place(file: Path) -> None:
     assert (caught.value.errors[0].line, caught.value.errors[0].column) == (5, 3)
 
 
-@pytest.mark.parametrize("text", ["#!/bin/bash\n#SBATCH -N 2\nsrun a\n", "#SBATCH -n 2\n", "#!/bin/sh\ntrue\n"])
+@pytest.mark.parametrize(
+    "text", ["#!/bin/bash\n#SBATCH -N 2\nsrun a\n", "#SBATCH -n 2\n", "#!/bin/sh\ntrue\n"]
+)
 def test_batch_scripts_are_refused_with_a_way_out(file: Path, text: str) -> None:
     file.write_text(text)
 

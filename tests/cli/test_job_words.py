@@ -47,9 +47,9 @@ def test_card_of_a_running_job() -> None:
         "  started     2026-11-30T11:56:55Z",
         "",
         "attempt 1/2: running, until 2026-11-30T12:00:00Z",
-        "  NODE  STATE    RANKS  SLOTS  PIDS                             ERROR",
-        "  n1    started    0-7  0-7    100,101,102,103,104,105,106,107  -",
-        "  n2    started   8-15  0-7    108,109,110,111,112,113,114,115  -",
+        "  NODE  STATE    RANKS  SLOTS  PIDS     ERROR",
+        "  n1    started    0-7  0-7    100-107  -",
+        "  n2    started   8-15  0-7    108-115  -",
     ]
 
 
@@ -67,19 +67,27 @@ def test_card_of_a_failed_job_has_the_first_failed_rank_and_its_last_lines() -> 
 
 
 def test_card_names_nodes_that_could_not_prepare_it() -> None:
-    assert job_words.card(job(faults=["n1: no such folder"])).endswith("could not be prepared on:\n  n1: no such folder")
+    assert job_words.card(job(faults=["n1: no such folder"])).endswith(
+        "could not be prepared on:\n  n1: no such folder"
+    )
 
 
 @pytest.mark.parametrize(
     ("found", "words"),
     [
         (ended(1, "succeeded", 0), "job 1 (train) succeeded after 3m05s"),
-        (ended(1, "failed", 1, past=[first_failed()]), "job 1 (train) failed after 3m05s: rank 3 on n1 failed first: it exited with 1"),
+        (
+            ended(1, "failed", 1, past=[first_failed()]),
+            "job 1 (train) failed after 3m05s: rank 3 on n1 failed first: it exited with 1",
+        ),
         (
             ended(1, "failed", 137, past=[first_failed(code=0, signal=9)]),
             "job 1 (train) failed after 3m05s: rank 3 on n1 failed first: it was killed by signal 9 (SIGKILL)",
         ),
-        (ended(1, "cancelled", 130, started_at=None, why="cancelled by user:bob"), "job 1 (train) cancelled: cancelled by user:bob"),
+        (
+            ended(1, "cancelled", 130, started_at=None, why="cancelled by user:bob"),
+            "job 1 (train) cancelled: cancelled by user:bob",
+        ),
     ],
 )
 def test_ending(found: api.Job, words: str) -> None:
@@ -94,7 +102,10 @@ def test_ending(found: api.Job, words: str) -> None:
         (summary(1, "held", hold="looks first"), "(looks first)"),
         (summary(1, "succeeded", ended_at=ago(0), exit_code=0), "-"),
         (summary(1, "failed", ended_at=ago(0), exit_code=3), "exit 3"),
-        (summary(1, "cancelled", ended_at=ago(0), exit_code=0, why="cancelled by user:bob"), "(cancelled by user:bob)"),
+        (
+            summary(1, "cancelled", ended_at=ago(0), exit_code=0, why="cancelled by user:bob"),
+            "(cancelled by user:bob)",
+        ),
     ],
 )
 def test_where_or_why(found: api.JobSummary, words: str) -> None:
@@ -114,9 +125,15 @@ def test_every_state_has_a_mood() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"nodes": 2, "tasks": 0, "per_node": {"gpus": 8, "cores": 96, "memory_bytes": 960 << 30}}, "2 nodes with 8 GPUs, 96 cores, 960GiB each"),
+        (
+            {"nodes": 2, "tasks": 0, "per_node": {"gpus": 8, "cores": 96, "memory_bytes": 960 << 30}},
+            "2 nodes with 8 GPUs, 96 cores, 960GiB each",
+        ),
         ({"nodes": 1, "tasks": 0, "tasks_per_node": 4}, "1 node, 4 tasks on each"),
-        ({"tasks": 1, "per_task": {"gpus": 1, "cores": 0, "memory_bytes": 0, "gpu_models": ["H100"]}}, "1 task with 1 GPU (H100) each"),
+        (
+            {"tasks": 1, "per_task": {"gpus": 1, "cores": 0, "memory_bytes": 0, "gpu_models": ["H100"]}},
+            "1 task with 1 GPU (H100) each",
+        ),
     ],
 )
 def test_request(spec: dict[str, object], words: str) -> None:

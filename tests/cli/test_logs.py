@@ -63,14 +63,22 @@ def test_no_byte_is_lost_or_reordered_within_a_rank(pieces: list[tuple[int, byte
 
 @pytest.mark.parametrize(
     ("data", "count", "wanted"),
-    [(b"a\nb\nc\n", 2, b"b\nc\n"), (b"a\nb\nc", 2, b"b\nc"), (b"a\n", 5, b"a\n"), (b"a\nb\n", 0, b""), (b"", 3, b"")],
+    [
+        (b"a\nb\nc\n", 2, b"b\nc\n"),
+        (b"a\nb\nc", 2, b"b\nc"),
+        (b"a\n", 5, b"a\n"),
+        (b"a\nb\n", 0, b""),
+        (b"", 3, b""),
+    ],
 )
 def test_last(data: bytes, count: int, wanted: bytes) -> None:
     assert last(data, count) == wanted
 
 
 @given(st.binary(), st.binary(), st.lists(st.integers(1, 7), min_size=1))
-def test_tail_lets_the_end_of_the_old_and_all_of_the_new_through(old: bytes, new: bytes, sizes: list[int]) -> None:
+def test_tail_lets_the_end_of_the_old_and_all_of_the_new_through(
+    old: bytes, new: bytes, sizes: list[int]
+) -> None:
     tail = Tail({0: len(old)}, 2)
     out, data, at = b"", old + new, 0
     while at < len(data):
@@ -83,7 +91,9 @@ def test_tail_lets_the_end_of_the_old_and_all_of_the_new_through(old: bytes, new
 
 @pytest.fixture
 def client(controller: Make) -> FakeClient:
-    made = controller(ended(1, "failed", 1, ranks=2, past=[first_failed()]), job(2, "waiting", reason=reason()))
+    made = controller(
+        ended(1, "failed", 1, ranks=2, past=[first_failed()]), job(2, "waiting", reason=reason())
+    )
     made.known[1].past[0].placements[0].__dict__["tasks"] = 2
     made.output = {(1, 0): b"zero\none\n", (1, 1): b"un\n"}
     return made
@@ -109,7 +119,10 @@ def test_a_job_that_has_not_started_says_why(client: FakeClient, gangline: Run) 
     said = gangline("logs", "2")
 
     assert (said.code, said.out) == (0, "")
-    assert said.err == "job 2 has not started yet: it needs 4 node(s) with 8 free GPU(s) each; 2 of 4 have them\n"
+    assert (
+        said.err
+        == "job 2 has not started yet: it needs 4 node(s) with 8 free GPU(s) each; 2 of 4 have them\n"
+    )
 
 
 def test_a_rank_that_can_not_be_read_fails_and_the_others_are_there(

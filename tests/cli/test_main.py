@@ -106,7 +106,9 @@ def _parse(words: list[str]) -> None:
         (["completion", "tcsh"], 2, "'tcsh' is not one of"),
     ],
 )
-def test_usage_errors_are_one_sentence_with_a_hint(gangline: Run, arguments: list[str], code: int, words: str) -> None:
+def test_usage_errors_are_one_sentence_with_a_hint(
+    gangline: Run, arguments: list[str], code: int, words: str
+) -> None:
     said = gangline(*arguments)
 
     assert (said.code, said.out) == (code, "")
@@ -140,7 +142,11 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         (Refused("a.b", "no"), 5, "error: no [a.b]\n"),
         (TimedOut("a.b", "late"), 6, "error: late [a.b]\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
-        (PermissionError(13, "Permission denied", "/root/x"), 1, "error: /root/x: Permission denied [cli.system]\n"),
+        (
+            PermissionError(13, "Permission denied", "/root/x"),
+            1,
+            "error: /root/x: Permission denied [cli.system]\n",
+        ),
     ],
 )
 def test_errors_become_words_and_exit_codes(
@@ -151,12 +157,16 @@ def test_errors_become_words_and_exit_codes(
     assert gangline("init") == (code, "", text)
 
 
-def test_a_mistake_of_ours_shows_no_traceback_unless_asked(gangline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_of_ours_shows_no_traceback_unless_asked(
+    gangline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     raising(monkeypatch, ValueError("of ours"))
 
     said = gangline("init")
     assert said.code == 1
-    assert said.err.startswith("error: Gangline made a mistake: ValueError: of ours [cli.internal]\n  hint: GANGLINE_DEBUG=1")
+    assert said.err.startswith(
+        "error: Gangline made a mistake: ValueError: of ours [cli.internal]\n  hint: GANGLINE_DEBUG=1"
+    )
     monkeypatch.setenv("GANGLINE_DEBUG", "1")
     assert "Traceback" in gangline("init").err
 
@@ -172,12 +182,22 @@ def test_json_output_has_json_errors_on_stderr(gangline: Run) -> None:
 
     assert (said.code, said.out) == (1, "")
     error = json.loads(said.err)
-    assert (error["apiVersion"], error["kind"], error["code"]) == ("gangline/v1", "Error", "cli.no-controller")
+    assert (error["apiVersion"], error["kind"], error["code"]) == (
+        "gangline/v1",
+        "Error",
+        "cli.no-controller",
+    )
     assert error["hint"]
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(Unavailable("a", "b"), 125), (Refused("a", "b"), 126), (InputError("a", "b"), 2), (Conflict("a", "b"), 125)]
+    ("error", "code"),
+    [
+        (Unavailable("a", "b"), 125),
+        (Refused("a", "b"), 126),
+        (InputError("a", "b"), 2),
+        (Conflict("a", "b"), 125),
+    ],
 )
 def test_where_a_job_code_is_returned_our_failures_are_125_and_126(error: GanglineError, code: int) -> None:
     from orchestrator.cli.errors import exit_code
@@ -191,33 +211,50 @@ def test_where_a_job_code_is_returned_our_failures_are_125_and_126(error: Gangli
 def test_every_exit_code_of_an_error_is_in_the_table() -> None:
     known = {code for code, _ in EXIT_CODES}
 
-    assert {kind.exit_code for kind in [GanglineError, *GanglineError.__subclasses__()]} <= known
+    kinds: list[type[GanglineError]] = [GanglineError, *GanglineError.__subclasses__()]
+    assert {kind.exit_code for kind in kinds} <= known
 
 
+@pytest.mark.system
 def test_a_closed_pipe_is_quiet() -> None:
     script = "import sys; from orchestrator.cli.main import main; sys.exit(main(['completion', 'zsh']))"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(30) == 0
 
 
+@pytest.mark.system
 def test_a_full_disk_under_stdout_is_an_error() -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "orchestrator.cli", "completion", "zsh"], stdout=full, stderr=subprocess.PIPE, check=False
+            [sys.executable, "-m", "orchestrator.cli", "completion", "zsh"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
         )
 
     assert done.returncode == 1
     assert b"No space left on device" in done.stderr
 
 
-HEAVY = ("pydantic", "httpx2", "rich", "yaml", "asyncio", "orchestrator.wire", "orchestrator.spec", "orchestrator.client")
+HEAVY = (
+    "pydantic",
+    "httpx2",
+    "rich",
+    "yaml",
+    "asyncio",
+    "orchestrator.wire",
+    "orchestrator.spec",
+    "orchestrator.client",
+)
 
 
+@pytest.mark.system
 def test_help_loads_nothing_heavy() -> None:
     script = (
         "import sys; from orchestrator.cli.main import main; main(['--help']);"
@@ -235,7 +272,9 @@ def test_version_option(gangline: Run) -> None:
     assert gangline("--version") == (0, f"gangline {__version__}\n", "")
 
 
-def test_main_reads_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_reads_the_command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "argv", ["gangline", "--version"])
 
     assert main() == 0

@@ -1,4 +1,4 @@
-"""Every format of a list: the same items, an envelope for programs, quiet emptiness, YAML that both rule sets read alike."""
+"""Every format of a list: the same items, an envelope for programs, YAML that both rule sets read alike."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def test_table() -> None:
 
 
 def test_no_headers() -> None:
-    assert shown("table", headers=False).split("\n")[0] == "3  big|one  alice  default  waiting  16  16  10m00s  (wait.gpus)"
+    assert (
+        shown("table", headers=False).split("\n")[0]
+        == "3  big|one  alice  default  waiting  16  16  10m00s  (wait.gpus)"
+    )
 
 
 def test_wide_has_more_columns_and_the_reason_in_words() -> None:
@@ -86,7 +89,26 @@ def test_yaml_reads_back_under_the_rules_of_1_1(value: dict[str, object]) -> Non
     assert yaml.safe_load(to_yaml(value)) == value
 
 
-@pytest.mark.parametrize("text", ["no", "22:30", "1e3", "0o17", "~", "2026-11-30", "", " a", "a: b", "#x", "y", "-", "null", "0x1F", "1_000"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no",
+        "22:30",
+        "1e3",
+        "0o17",
+        "~",
+        "2026-11-30",
+        "",
+        " a",
+        "a: b",
+        "#x",
+        "y",
+        "-",
+        "null",
+        "0x1F",
+        "1_000",
+    ],
+)
 def test_yaml_texts_stay_texts_under_the_rules_of_1_2(text: str) -> None:
     root = read_tree(to_yaml({"key": text})).root
 

@@ -1,4 +1,4 @@
-"""`validate` and `init`: the fixed envelope, several files, annotations; copies that are valid and overwrite nothing."""
+"""`validate` and `init`: the fixed envelope, several files, annotations; copies that overwrite nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,12 @@ def test_json_is_the_fixed_envelope(folder: Path, gangline: Run) -> None:
     for error in found["errors"]:
         assert list(error) == ["file", "line", "column", "path", "code", "message", "hint"]
     first = found["errors"][0]
-    assert (first["file"], first["line"], first["column"], first["code"]) == ("bad.yaml", 5, 31, "spec.unknown-field")
+    assert (first["file"], first["line"], first["column"], first["code"]) == (
+        "bad.yaml",
+        5,
+        31,
+        "spec.unknown-field",
+    )
 
 
 def test_json_of_a_valid_file(folder: Path, gangline: Run) -> None:
@@ -101,7 +106,9 @@ def test_standard_input(folder: Path, gangline: Run, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("example", ["local-demo", "atlas"])
-def test_init_copies_an_example_that_is_valid_under_its_new_name(folder: Path, gangline: Run, example: str) -> None:
+def test_init_copies_an_example_that_is_valid_under_its_new_name(
+    folder: Path, gangline: Run, example: str
+) -> None:
     said = gangline("init", "mine", "--example", example)
 
     assert said.code == 0
@@ -124,7 +131,10 @@ def test_init_overwrites_nothing(folder: Path, gangline: Run) -> None:
     assert list((folder / "mine").iterdir()) == []
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(["init", "Bad_Name"], "init.bad-name"), (["init", "x", "--example", "moon"], "init.no-example")])
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["init", "Bad_Name"], "init.bad-name"), (["init", "x", "--example", "moon"], "init.no-example")],
+)
 def test_init_refuses(folder: Path, gangline: Run, arguments: list[str], code: str) -> None:
     said = gangline(*arguments)
 

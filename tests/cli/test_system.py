@@ -33,20 +33,33 @@ def test_output_of_all_ranks_and_the_jobs_own_code(lab: Lab) -> None:
     done = lab("run", "-n", "3", "--label", "--", "sh", "-c", "echo out $RANK; echo err $RANK >&2")
 
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == [f"[{rank}] {kind} {rank}" for rank in range(3) for kind in ("err", "out")]
+    assert sorted(done.stdout.splitlines()) == [
+        f"[{rank}] {kind} {rank}" for rank in range(3) for kind in ("err", "out")
+    ]
     assert "succeeded" in done.stderr
     assert lab("run", "-q", "--", "sh", "-c", "exit 7").returncode == 7
     assert lab("run", "-q", "--", "sh", "-c", "kill -9 $$").returncode == 137
 
 
 def test_a_job_runs_in_our_folder_with_our_path_and_the_variables_given(lab: Lab) -> None:
-    done = lab("run", "--env", "A=b c", "--", "sh", "-c", 'pwd; echo "$PATH"; echo "$A"; echo "${HIDDEN:-unset}"', HIDDEN="x")
+    done = lab(
+        "run",
+        "--env",
+        "A=b c",
+        "--",
+        "sh",
+        "-c",
+        'pwd; echo "$PATH"; echo "$A"; echo "${HIDDEN:-unset}"',
+        HIDDEN="x",
+    )
 
     assert done.stdout.splitlines() == [str(lab.home), os.environ["PATH"], "b c", "unset"]
 
 
 def test_the_first_failed_rank_is_named(lab: Lab) -> None:
-    done = lab("run", "-n", "4", "--", "sh", "-c", 'if [ "$RANK" = 2 ]; then echo bad luck; exit 9; fi; sleep 600')
+    done = lab(
+        "run", "-n", "4", "--", "sh", "-c", 'if [ "$RANK" = 2 ]; then echo bad luck; exit 9; fi; sleep 600'
+    )
 
     assert done.returncode == 9
     assert "rank 2 on n" in done.stderr
@@ -72,7 +85,9 @@ def test_without_a_controller_run_fails_as_gangline_not_as_the_job(lab: Lab) -> 
 
 
 def test_interrupting_run_ends_the_job(lab: Lab) -> None:
-    with lab.start("run", "--", "sh", "-c", "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.1; done") as process:
+    with lab.start(
+        "run", "--", "sh", "-c", "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.1; done"
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
@@ -85,7 +100,8 @@ def test_interrupting_run_ends_the_job(lab: Lab) -> None:
 
 def test_a_reader_that_leaves_ends_the_job(lab: Lab) -> None:
     with lab.start("run", "--", "sh", "-c", "while :; do echo y; sleep 0.01; done") as process:
-        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         process.stdout.readline()
         process.stdout.close()
         err = process.stderr.read()
@@ -152,7 +168,10 @@ def test_cordoned_nodes_get_no_work_and_say_why(lab: Lab) -> None:
 
 
 def test_lists_of_capacity(lab: Lab) -> None:
-    assert [line.split()[:3] for line in lab("nodes", "--no-headers").stdout.splitlines()] == [["n1", "p", "open"], ["n2", "p", "open"]]
+    assert [line.split()[:3] for line in lab("nodes", "--no-headers").stdout.splitlines()] == [
+        ["n1", "p", "open"],
+        ["n2", "p", "open"],
+    ]
     assert "emulated H100-SXM5-80GB  p        8      8" in lab("gpus").stdout
     assert lab("queues", "-o", "name").stdout == "default\n"
     assert "8 free of 8, 0 allocated, all emulated" in lab("status").stdout
@@ -192,6 +211,10 @@ def test_a_backup_of_the_running_controller(lab: Lab) -> None:
 
 def test_the_unix_socket_and_tokens_are_the_owners_alone(lab: Lab) -> None:
     assert lab.state.stat().st_mode & 0o777 == 0o700
-    for path in [lab.state / "admin.token", *lab.state.glob("nodes/*/join"), *lab.state.glob("nodes/*/state/token")]:
+    for path in [
+        lab.state / "admin.token",
+        *lab.state.glob("nodes/*/join"),
+        *lab.state.glob("nodes/*/state/token"),
+    ]:
         assert path.stat().st_mode & 0o077 == 0, path
     assert Path(lab.home / "config" / "contexts.json").stat().st_mode & 0o777 == 0o600

@@ -40,7 +40,9 @@ def test_colours_paint_the_state_and_do_not_move_columns() -> None:
     painted = render(HEADS, ROWS, colors=True)
 
     assert painted[1] == plain[1].replace("running", "\x1b[32mrunning\x1b[0m")
-    assert [line.replace("\x1b[32m", "").replace("\x1b[31m", "").replace("\x1b[0m", "") for line in painted] == plain
+    assert [
+        line.replace("\x1b[32m", "").replace("\x1b[31m", "").replace("\x1b[0m", "") for line in painted
+    ] == plain
 
 
 def test_glyphs_stand_before_states() -> None:
@@ -57,6 +59,8 @@ def test_control_characters_are_shown_not_obeyed() -> None:
 
 
 def test_wide_characters_take_two_columns() -> None:
-    lines = render([Head("NAME", cut=True), Head("X")], [[Cell("漢字"), Cell("1")], [Cell("abcd"), Cell("2")]])
+    lines = render(
+        [Head("NAME", cut=True), Head("X")], [[Cell("漢字"), Cell("1")], [Cell("abcd"), Cell("2")]]
+    )
 
     assert lines[1:] == ["漢字  1", "abcd  2"]

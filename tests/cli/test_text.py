@@ -14,7 +14,16 @@ from tests.cli.fakes import NOW
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0, "0s"), (59.9, "59s"), (60, "1m00s"), (185, "3m05s"), (3600, "1h00m"), (86399, "23h59m"), (273600, "3d4h"), (-5, "0s")],
+    [
+        (0, "0s"),
+        (59.9, "59s"),
+        (60, "1m00s"),
+        (185, "3m05s"),
+        (3600, "1h00m"),
+        (86399, "23h59m"),
+        (273600, "3d4h"),
+        (-5, "0s"),
+    ],
 )
 def test_span(seconds: float, shown: str) -> None:
     assert text.span(seconds) == shown
@@ -22,7 +31,14 @@ def test_span(seconds: float, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("count", "shown"),
-    [(0, "-"), (512, "512B"), (960 << 30, "960GiB"), (1536 << 30, "1.5TiB"), (25247981568, "23.5GiB"), (1 << 60, "1024PiB")],
+    [
+        (0, "-"),
+        (512, "512B"),
+        (960 << 30, "960GiB"),
+        (1536 << 30, "1.5TiB"),
+        (25247981568, "23.5GiB"),
+        (1 << 60, "1024PiB"),
+    ],
 )
 def test_size(count: int, shown: str) -> None:
     assert text.size(count) == shown

@@ -1,4 +1,4 @@
-"""`up` and `down` for real: convergence after changes, deaths and kills at every step; jobs that outlive both; no strays."""
+"""`up` and `down` for real: convergence after changes, deaths and kills; jobs that outlive both; no strays."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ def test_up_follows_the_file(lab: Lab) -> None:
 
 def test_jobs_outlive_down_and_are_taken_back(lab: Lab) -> None:
     up(lab)
-    number = lab.submit('spec.command="echo begun; while [ ! -e stop ]; do sleep 0.1; done; echo finished; exit 5"', f"spec.workdir={lab.home}")
+    number = lab.submit(
+        'spec.command="echo begun; while [ ! -e stop ]; do sleep 0.1; done; echo finished; exit 5"',
+        f"spec.workdir={lab.home}",
+    )
     until(lambda: lab.log(number) == "begun\n")
     pid = attempt(lab, number).parts[0].pids[0]
 
@@ -144,6 +147,12 @@ def test_two_ups_at_once_do_not_meet(lab: Lab) -> None:
     down(lab)
 
 
+FAR = """apiVersion: gangline/v1
+kind: Cluster
+metadata: {name: far}
+sites: [{name: use1, kind: aws, region: us-east-1, zones: [us-east-1a]}]
+pools: []
+"""
 STEPS = ["up/server.json", "endpoint.json", "nodes/n1/join", "up/agent-n1.json"]
 
 
@@ -157,7 +166,11 @@ def test_an_up_that_is_killed_can_be_run_again(lab: Lab, step: str) -> None:
 
     assert "2 of 2 nodes are ready" in up(lab)
     recorded = set(lab.daemons().values())
-    servers = [pid for pid in processes_of(lab.state) if b"\0server\0run\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    servers = [
+        pid
+        for pid in processes_of(lab.state)
+        if b"\0server\0run\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
     assert servers == [pid for pid in servers if pid in recorded]
     assert len(servers) == 1
     down(lab)
@@ -178,8 +191,7 @@ def test_a_down_that_is_killed_can_be_run_again(lab: Lab, step: str) -> None:
     [
         ("kind: Clutser", 2, "did you mean 'Cluster'"),
         (
-            "apiVersion: gangline/v1\nkind: Cluster\nmetadata: {name: far}\n"
-            "sites: [{name: use1, kind: aws, region: us-east-1, zones: [us-east-1a]}]\npools: []\n",
+            FAR,
             2,
             "`gangline apply`",
         ),

@@ -27,7 +27,13 @@ def mark(kind: str, why: str) -> wire.Mark:
 
 NODES = [
     node("n1"),
-    node("n2", open=False, marks=[mark("cordoned", "fan replacement")], devices=[device(0, emulated=True)], jobs=[]),
+    node(
+        "n2",
+        open=False,
+        marks=[mark("cordoned", "fan replacement")],
+        devices=[device(0, emulated=True)],
+        jobs=[],
+    ),
     node("n3", open=False, contact="unreachable", devices=[], jobs=list(range(9)), cores=0, memory_bytes=0),
 ]
 
@@ -61,7 +67,11 @@ def test_gpus() -> None:
         allocated=6,
         not_ready=8,
         largest=8,
-        shapes=[wire.FreeShape(gpus=8, nodes=2), wire.FreeShape(gpus=2, nodes=1), wire.FreeShape(gpus=0, nodes=1)],
+        shapes=[
+            wire.FreeShape(gpus=8, nodes=2),
+            wire.FreeShape(gpus=2, nodes=1),
+            wire.FreeShape(gpus=0, nodes=1),
+        ],
     )
 
     assert gpu_listing().text([pool], TABLE).split("\n") == [
@@ -168,7 +178,9 @@ def test_completion_scripts_call_the_command_back(gangline: Run, shell: str) -> 
     assert f"_GANGLINE_COMPLETE={shell}_complete" in said.out.replace("env ", "")
 
 
-def test_completion_of_ids_asks_the_controller(controller: Make, gangline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_of_ids_asks_the_controller(
+    controller: Make, gangline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tests.cli.fakes import job
 
     controller(job(12), job(13))

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from orchestrator.cli.explain_cmd import words
-from orchestrator.cli.watching import _Frames, _Lines
 from orchestrator.cli.job_words import listing
+from orchestrator.cli.watching import _Frames, _Lines
 from orchestrator.wire import api
 from tests.cli.conftest import Said
 from tests.cli.fakes import NOW, FakeClient, ended, job, reason, summary
@@ -26,7 +26,14 @@ def test_jobs_asks_for_ones_own_of_the_last_day(controller: Make, gangline: Run)
     assert said.code == 0
     assert said.out.splitlines()[1].startswith(" 1  train")
     day_ago = int((NOW.timestamp() - 86400) * 1_000_000)
-    assert client.asked == {"states": [], "queue": "", "owner": "alice", "name": "", "since_us": day_ago, "most": 100}
+    assert client.asked == {
+        "states": [],
+        "queue": "",
+        "owner": "alice",
+        "name": "",
+        "since_us": day_ago,
+        "most": 100,
+    }
 
 
 @pytest.mark.parametrize(
@@ -55,14 +62,16 @@ def test_no_jobs_is_a_message_and_no_error(controller: Make, gangline: Run) -> N
     said = gangline("jobs")
 
     assert (said.code, said.out) == (0, "")
-    assert "no jobs" in said.err
+    assert said.err == "no jobs of alice; -a shows those of all users, --since 7d older ones\n"
+    assert gangline("jobs", "-a").err == "no jobs; --since 7d shows older ones\n"
     assert json.loads(gangline("jobs", "-o", "json").out)["items"] == []
 
 
 def test_a_full_page_says_that_there_may_be_more(controller: Make, gangline: Run) -> None:
-    controller(job(1), job(2))
+    controller(*(job(number) for number in range(1, 101)))
 
-    assert "-n 0 shows all" in gangline("jobs", "-n", "2").err
+    assert "-n 0 shows all" in gangline("jobs").err
+    assert gangline("jobs", "-n", "2").err == ""
 
 
 def test_job_show(controller: Make, gangline: Run) -> None:
@@ -116,7 +125,11 @@ def test_explain_as_a_document(controller: Make, gangline: Run) -> None:
     controller(job(2, "waiting")).explanations[2] = EXPLAINED
 
     found = json.loads(gangline("explain", "2", "-o", "json").out)
-    assert (found["kind"], found["reason"]["code"], found["blockers"][0]["job"]) == ("Explanation", "wait.gpus", 1)
+    assert (found["kind"], found["reason"]["code"], found["blockers"][0]["job"]) == (
+        "Explanation",
+        "wait.gpus",
+        1,
+    )
 
 
 def test_cancel_several_tells_all_and_is_4_if_some_could_not_be(controller: Make, gangline: Run) -> None:
@@ -141,7 +154,9 @@ def test_cancel_that_could_do_nothing_is_1(controller: Make, gangline: Run) -> N
 def test_cancel_now_and_documents(controller: Make, gangline: Run) -> None:
     client = controller(job(1))
 
-    assert [item["state"] for item in json.loads(gangline("cancel", "1", "--now", "-o", "json").out)["items"]] == ["ending"]
+    assert [
+        item["state"] for item in json.loads(gangline("cancel", "1", "--now", "-o", "json").out)["items"]
+    ] == ["ending"]
     assert gangline("cancel", "1", "-o", "name").out == "1\n"
     assert client.cancelled[0] == (1, True)
 

@@ -5,7 +5,7 @@ Comes in: a Served, or a script of answers. Goes out: Clients. Called by: tests 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import httpx2
 
@@ -60,8 +60,10 @@ class Scripted(httpx2.BaseTransport):
         return step
 
 
-def scripted(*steps: Step, sleep: Callable[[float], None] = lambda _: None) -> tuple[Client, Scripted]:
-    """A client whose server follows a script."""
-    pool = Scripted(steps)
-    transport = Transport(URL, "gln_secret", patience_s=5, pool=pool, sleep=sleep)
+def scripted(*steps: Step, pauses: list[float] | None = None) -> tuple[Client, Scripted]:
+    """A client whose server follows a script; its clock moves only when it pauses."""
+    pool, slept = Scripted(steps), pauses if pauses is not None else []
+    transport = Transport(
+        URL, "gln_secret", patience_s=5, pool=pool, sleep=slept.append, now=lambda: 1000 + sum(slept)
+    )
     return Client(URL, transport=transport), pool

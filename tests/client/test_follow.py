@@ -15,7 +15,7 @@ from orchestrator.client import Client, Output, follow
 from orchestrator.controller.reads import LogChunk
 from orchestrator.model.errors import NotFound, Unavailable
 from orchestrator.model.ids import AttemptId
-from tests.api.served import Served, document, two_nodes
+from tests.api.served import Served, document, two_nodes, until
 from tests.client.bridge import client_of
 
 MODULE = importlib.import_module("orchestrator.client.follow")  # its name in the package is the function
@@ -144,8 +144,7 @@ def test_only_what_is_new(served: Served, client: Client, outputs: Outputs) -> N
     got: list[Output] = []
     taking = threading.Thread(target=lambda: got.extend(following))
     taking.start()
-    while outputs.reads < 2:
-        pass
+    until(lambda: outputs.reads >= 2)
     outputs.data[1, 0] += b"new"
     outputs.ended.add(1)
     served.finish(job)
@@ -169,13 +168,14 @@ def test_unknown_job_is_not_found(client: Client) -> None:
 
 
 def test_rank_that_can_not_be_read_does_not_hide_the_others(
-    served: Served, client: Client, outputs: Outputs
+    served: Served, client: Client, outputs: Outputs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = run(served)
     outputs.data.update({(1, rank): b"x" for rank in range(4)})
     outputs.broken[1] = Unavailable("logs.no-answer", "node p-1 did not answer")
     outputs.ended.add(1)
     served.finish(job)
+    monkeypatch.setattr(MODULE, "OUTAGE_S", 0)
     client._transport._patience_s = 0
 
     pieces = list(follow(client, job))
@@ -183,6 +183,28 @@ def test_rank_that_can_not_be_read_does_not_hide_the_others(
     assert {piece.rank for piece in pieces if piece.data} == {0, 2, 3}
     (error,) = [piece.error for piece in pieces if piece.error is not None]
     assert error.code == "logs.no-answer"
+
+
+def test_outage_in_the_middle_loses_nothing(
+    served: Served, client: Client, outputs: Outputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MODULE, "RETRY_S", 0.01)
+    client._transport._patience_s = 0
+    job = run(served)
+    outputs.data[1, 0] = b"before "
+    pieces = []
+    for piece in follow(client, job, [0]):
+        pieces.append(piece)
+        if piece.data == b"before ":
+            outputs.broken[0] = Unavailable("controller.stopping", "the controller is stopping")
+            outputs.reads = 0
+            until(lambda: outputs.reads >= 3)
+            del outputs.broken[0]
+            outputs.data[1, 0] += b"after"
+            outputs.ended.add(1)
+            served.finish(job)
+
+    assert joined(pieces) == {(1, 0): b"before after"}
 
 
 def test_reading_is_no_further_ahead_than_allowed(

@@ -119,7 +119,7 @@ def test_two_submits_have_two_keys() -> None:
 
 def test_pauses_grow_and_end_with_patience() -> None:
     pauses: list[float] = []
-    client, pool = scripted(*[REFUSED] * 20, sleep=pauses.append)
+    client, pool = scripted(*[REFUSED] * 20, pauses=pauses)
 
     with pytest.raises(Unavailable) as caught:
         client.status()

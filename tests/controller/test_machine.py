@@ -34,6 +34,8 @@ SPEC = cluster(
 class Machine(RuleBasedStateMachine):
     """Rules are what people, nodes, time and the wire can do."""
 
+    refusals: tuple[str, ...] = ("never.",)
+
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="machine-"))
@@ -81,7 +83,7 @@ class Machine(RuleBasedStateMachine):
         if isinstance(answer, commands.Submitted):
             self.acknowledged.add(answer.job)
         else:
-            assert answer.code.startswith("never."), answer
+            assert answer.code.startswith(self.refusals), answer
 
     def _pick(self, at: int) -> int | None:
         jobs = list(self.world.state.jobs)

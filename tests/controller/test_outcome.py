@@ -14,7 +14,7 @@ from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, Stop
 from orchestrator.model.node import MarkKind
 from orchestrator.model.protocol import EventKind, Phase
-from tests.builders import cluster, job, pool
+from tests.builders import cluster, job, pool, queue
 from tests.controller.invariants import check_world
 from tests.controller.scenes import (
     ending_of,
@@ -188,8 +188,6 @@ LIMITS = [
 
 @pytest.mark.parametrize(("own_s", "queue_s", "limit_s"), LIMITS)
 def test_whose_time_limit_counts(tmp_path: Path, own_s: int, queue_s: int, limit_s: int) -> None:
-    from tests.builders import queue
-
     world = world_of(
         tmp_path, cluster(pool(nodes=1), queues=(queue("default", default_time_limit_s=queue_s),))
     )

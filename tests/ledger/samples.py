@@ -263,8 +263,18 @@ BODIES: tuple[Any, ...] = (
     events.AttemptPartEnded(ATTEMPT, "h100-01", True, (RESULT,), "fenced", "no contact", "bye\n", 43),
     events.AttemptEnded(ATTEMPT, EndCause.RANK_FAILED, 139, "rank 5 failed first", "job_failure"),
     events.AttemptOrphaned("h100-02", Holding(ATTEMPT, LAUNCH, True, True, 1_800_000_000_000_003, ENDED)),
+    events.AttemptOrphanGone(ATTEMPT, "h100-02"),
     events.AttemptRecovered(
-        ATTEMPT, SMALL, OWNER, PLACEMENTS, 1_800_000_000_000_000, "10.20.0.1", 20123, 60, ("h100-01",)
+        ATTEMPT,
+        SMALL,
+        OWNER,
+        PLACEMENTS,
+        1_800_000_000_000_000,
+        "10.20.0.1",
+        20123,
+        60,
+        ("h100-01",),
+        1_800_000_000_000_004,
     ),
 )
 

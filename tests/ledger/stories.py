@@ -162,6 +162,8 @@ class Teller:
 
     def _recover(self) -> Any:
         orphan = self.dice.choice(self.state.orphans)
+        if self.dice.random() < 0.3:
+            return events.AttemptOrphanGone(orphan.attempt, orphan.node)
         known, launch = self.state.jobs.get(orphan.attempt.job), orphan.holding.launch
         if known is not None and (known.attempt is not None or known.attempts >= orphan.attempt.number):
             return None

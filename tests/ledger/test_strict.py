@@ -213,6 +213,7 @@ REFUSALS = [
     Refusal(between, events.AttemptEnded(FIRST, EndCause.COMPLETED), "attempt 1/1 is not alive"),
     # orphans
     Refusal(ready, events.AttemptOrphaned("x", Holding(FIRST, None)), "nothing is known of 'x'"),
+    Refusal(ready, events.AttemptOrphanGone(FIRST, "p-1"), "p-1 has no orphan 1/1"),
     Refusal(gang, RECOVERED, "1/1 is known already"),
     Refusal(between, RECOVERED, "1/1 is known already"),
     Refusal(

@@ -23,7 +23,7 @@ SLEEP = [sys.executable, "-c", "import signal; print('up', flush=True); signal.p
 STUBBORN = [
     sys.executable,
     "-c",
-    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause(); signal.pause()",
+    "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()",
 ]
 
 
@@ -48,7 +48,9 @@ def start(place: Daemons, tmp_path: Path, argv: list[str]) -> Daemon:
     return found
 
 
-def test_it_runs_in_a_session_and_folder_of_its_own_with_its_output_in_the_log(place: Daemons, tmp_path: Path) -> None:
+def test_it_runs_in_a_session_and_folder_of_its_own_with_its_output_in_the_log(
+    place: Daemons, tmp_path: Path
+) -> None:
     found = start(place, tmp_path, SLEEP)
 
     assert os.getsid(found.pid) == found.pid
@@ -63,9 +65,9 @@ def test_it_runs_in_a_session_and_folder_of_its_own_with_its_output_in_the_log(p
 def test_it_outlives_the_process_that_started_it(place: Daemons, tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from orchestrator.provision.daemons import Daemons;"
-        f"Daemons(Path({str(tmp_path / 'up')!r})).start('one', {SLEEP!r}, Path({str(tmp_path / 'log')!r}), Path({str(tmp_path)!r}))"
+        f"here = Path(sys.argv[1]); Daemons(here / 'up').start('one', {SLEEP!r}, here / 'log', here)"
     )
-    subprocess.run([sys.executable, "-c", script], check=True)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
 
     found = place.get("one")
     assert found is not None
@@ -113,7 +115,8 @@ def test_the_record_is_there_before_the_program_is(tmp_path: Path) -> None:
     record, log = tmp_path / "one.json", tmp_path / "log"
     program = [sys.executable, "-c", f"print(open({str(record)!r}).read())"]
     subprocess.run(
-        [sys.executable, "-I", "-S", detach.__file__, str(record), str(log), str(tmp_path), *program], check=True
+        [sys.executable, "-I", "-S", detach.__file__, str(record), str(log), str(tmp_path), *program],
+        check=True,
     )
 
     plain = json.loads(log.read_text())

@@ -51,12 +51,20 @@ def test_several_nodes_share_them_out_and_emulated_pools_take_none() -> None:
 @pytest.mark.parametrize(
     ("pool", "gpus"),
     [
-        (Pool("p", "here", ("n1",), gpu=H100), {"emulate": "auto", "model": "H100", "count": 8, "memory": 80 << 30}),
-        (Pool("p", "here", ("n1",), gpu=GpuSpec("L4", 1, Emulate.ALWAYS)), {"emulate": "always", "model": "L4", "count": 1, "memory": 0}),
+        (
+            Pool("p", "here", ("n1",), gpu=H100),
+            {"emulate": "auto", "model": "H100", "count": 8, "memory": 80 << 30},
+        ),
+        (
+            Pool("p", "here", ("n1",), gpu=GpuSpec("L4", 1, Emulate.ALWAYS)),
+            {"emulate": "always", "model": "L4", "count": 1, "memory": 0},
+        ),
         (Pool("p", "here", ("n1",)), {"emulate": "never", "only": []}),
     ],
 )
-def test_config_of_an_agent_is_one_that_the_agent_reads(pool: Pool, gpus: dict[str, object], tmp_path: Path) -> None:
+def test_config_of_an_agent_is_one_that_the_agent_reads(
+    pool: Pool, gpus: dict[str, object], tmp_path: Path
+) -> None:
     from orchestrator.agent.config import load
 
     plain = agent_config(nodes_of(cluster(pool))[0], "unix:///lab/api.sock", tmp_path / "n1")

@@ -145,6 +145,7 @@ class Breeder:
             yield self._mutant("null", loc, None, "value", {"spec.wrong-type"})
             if isinstance(loc[-1], str):
                 yield self._duplicate(loc, node)
+                yield from self._misspelt(loc)
                 yield from self._missing(loc)
             if not isinstance(node, list):
                 yield from self._siblings(loc)
@@ -187,6 +188,16 @@ class Breeder:
         code = "spec.bad-name" if table else "spec.unknown-field"
         tree = edited(self.tree, loc[:-1], lambda holder: _after(holder, loc[-1], key, table))
         yield _finish("unknown sibling", tree, (*loc[:-1], key), (*loc[:-1], key), "key", {code})
+
+    def _misspelt(self, loc: Loc) -> Iterator[Mutant]:
+        """A slip in the name of a field is one fault, though the field is then missing too."""
+        key = f"{loc[-1]}{str(loc[-1])[-1]}"
+        if loc[-1] not in shape.known_fields(self._hint(loc[:-1])):
+            return
+        tree = edited(
+            self.tree, loc[:-1], lambda holder: Map([key if k == loc[-1] else k, v] for k, v in holder)
+        )
+        yield _finish("misspelt", tree, (*loc[:-1], key), (*loc[:-1], key), "key", {"spec.unknown-field"})
 
     def _missing(self, loc: Loc) -> Iterator[Mutant]:
         names = shape.known_fields(self._hint(loc[:-1]))

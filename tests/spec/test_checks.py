@@ -31,6 +31,9 @@ pools:
 budgets: {budgets}
 """
 
+BOUGHT = "sites: [{name: u, kind: aws, region: us-east-1}]\n"
+METAL = "sites: [{name: m, kind: metal}]\n"
+
 FAULTS: list[tuple[str, str, list[str]]] = [
     # --- names and references ---
     (
@@ -99,8 +102,8 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     ),
     (
         "nodes on aws",
-        "sites: [{name: u, kind: aws, region: us-east-1}]\n"
-         "pools: [{name: p, site: u, nodes: a, size: {max: 1}, offerings: [{type: p5.48xlarge, market: spot}]}]",
+        BOUGHT
+        + "pools: [{name: p, site: u, nodes: a, size: {max: 1}, offerings: [{type: p5.48xlarge, market: spot}]}]",
         ["pools[p].nodes spec.not-for-kind"],
     ),
     (
@@ -115,8 +118,8 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     ),
     (
         "emulated GPUs on metal",
-        "sites: [{name: m, kind: metal}]\n"
-         "pools: [{name: p, site: m, nodes: a, gpu: {model: H100-SXM5-80GB, count: 8, emulate: always}}]",
+        METAL
+        + "pools: [{name: p, site: m, nodes: a, gpu: {model: H100-SXM5-80GB, count: 8, emulate: always}}]",
         ["pools[p].gpu.emulate spec.not-for-kind"],
     ),
     (

@@ -23,11 +23,11 @@ from orchestrator.spec.tree import read_tree
 pytestmark = pytest.mark.property
 
 FULL = Path(__file__).parent / "full"
-WORDS = [
-    *["a", "no", "1", "~", "2N", "-", ":", "?", "[", "]", "{", "}", ",", "&x", "*x", "|", ">", "'", '"', "#", "<<", "---", "...", "%", "@", "`", "\\", "é", "日", "kind", "Cluster", "Job", "apiVersion"],
-    *["gangline/v1", "sites", "pools", "name", "n[1-9]"],
-    *("- ", ": ", "!!str ", "\n", "\n  ", "\t", "\r", "\u2028", "\x85", "\ufeff"),
-]
+PLAIN = (
+    "a no 1 ~ 2N - : ? [ ] { } , &x *x | > ' \" # << --- ... % @ ` \\ é 日 kind Cluster Job name pools n[1-9]"
+)
+SPACED = ["- ", ": ", "!!str ", "\n", "\n  ", "\t", "\r", "\u2028", "\x85", "\ufeff"]
+WORDS = [*PLAIN.split(" "), *SPACED, "gangline/v1", "sites", "apiVersion"]
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),

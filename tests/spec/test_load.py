@@ -126,6 +126,7 @@ def test_without_queues_there_is_one_and_jobs_may_use_it() -> None:
         ("5\n", [" spec.wrong-type"]),
         ("[]\n", [" spec.wrong-type"]),
         ("a: 1\n", ["kind spec.missing-field"]),
+        ("knid: Cluster\n", ["knid spec.unknown-field"]),
         ("kind: Clutser\nx: 1\n", ["kind spec.wrong-kind"]),
         ("kind: 5\n", ["kind spec.wrong-type"]),
         ("kind: !!str Cluster\n", ["kind spec.yaml-tag"]),
@@ -208,6 +209,12 @@ def test_texts_that_look_like_numbers_get_advice() -> None:
     assert said(
         SITE + "pools: [{name: p, site: here, nodes: a, gpu: {model: L4-PCIE-24GB, count: '9'}}]"
     ) == ["pools[p].gpu.count spec.wrong-type"]
+
+
+def test_numbers_in_quotes_get_advice() -> None:
+    pool = "pools: [{name: p, site: here, nodes: a, gpu: {model: L4-PCIE-24GB, count: '8'}}]\n"
+    (error,) = spec.load_cluster_text(HEAD + SITE + pool, "f").errors
+    assert (error.path, error.hint) == ("pools[p].gpu.count", "remove the quotes")
 
 
 def test_one_fault_behind_an_alias_is_one_error() -> None:

@@ -20,8 +20,18 @@ LOCAL = """\
 
 
 def _mounts(*lines: str) -> str:
+    """LOCAL and more mounts with the ids 40, 41, ..., on its root."""
     numbered = (f"{n} 22 0:{n} / {line}" for n, line in enumerate(lines, start=40))
     return LOCAL + "\n".join(numbered) + "\n"
+
+
+# As after a boot with an initial RAM disk: the root was mounted after /proc and /data, and moved under them.
+MOVED_ROOT = """\
+22 28 0:21 / /proc rw shared:14 - proc proc rw
+23 28 0:40 / /data rw - nfs4 nas:/data rw
+28 1 253:0 / / rw shared:1 - xfs /dev/vda2 rw
+30 28 253:1 / /home rw - ext4 /dev/vdb rw
+"""
 
 
 @pytest.mark.parametrize(
@@ -33,17 +43,25 @@ def _mounts(*lines: str) -> str:
         ("/srv/data", LOCAL, "xfs"),
         ("/dev/shm", LOCAL, "tmpfs"),
         ("/home/a", _mounts("/home rw - nfs4 nas1:/home rw"), "nfs4"),
-        ("/home/a/b", _mounts("/home rw - nfs nas:/h rw", "/home/a rw - ext4 /dev/vdc rw"), "ext4"),
+        (
+            "/home/a/b",
+            _mounts("/home rw - nfs nas:/h rw") + "50 40 8:1 / /home/a rw - ext4 /dev/vdc rw",
+            "ext4",
+        ),
+        ("/home/b", _mounts("/home rw - nfs nas:/h rw") + "50 40 8:1 / /home/a rw - ext4 /dev/vdc rw", "nfs"),
         (
             "/home/a",
-            _mounts("/home rw - ext4 /dev/vdc rw", "/home rw - nfs nas:/h rw"),
+            _mounts("/home rw - ext4 /dev/vdc rw") + "50 40 0:9 / /home rw - nfs nas:/h rw",
             "nfs",
-        ),  # the later is on top
+        ),  # on top
         (
             "/home/a/b",
             _mounts("/home/a rw - ext4 /dev/vdc rw", "/home rw - nfs nas:/h rw"),
             "nfs",
-        ),  # and hides below
+        ),  # it hides
+        ("/data/x", MOVED_ROOT, "nfs4"),
+        ("/home/x", MOVED_ROOT, "ext4"),
+        ("/var", MOVED_ROOT, "xfs"),
         ("/my disk/a", _mounts(r"/my\040disk rw - cifs //nas/my\040disk rw"), "cifs"),
         ("/back\\slash", _mounts(r"/back\134slash rw - lustre x rw"), "lustre"),
         ("/opt", _mounts("/opt rw shared:9 master:3 propagate_from:2 - ceph 10.0.0.1:/ rw"), "ceph"),

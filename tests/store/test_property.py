@@ -122,4 +122,4 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 TestLedger = pytest.mark.property(LedgerMachine.TestCase)
-TestLedger.settings = settings(max_examples=40, stateful_step_count=25)
+TestLedger.settings = settings(max_examples=25, stateful_step_count=25)

@@ -101,7 +101,8 @@ def test_a_batch_that_recovery_finds_is_made_durable_and_counts(
     store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     epoch = claimed(store)
-    reader = store.reader()  # without it the closing connection would empty the log
+    reader = store.reader()
+    reader.page(HistoryQuery())  # without a second connection the closing one would empty the log
     _fail_commit(monkeypatch, _committed_then_broken, after=False)
     store.append(batch(1, 3, epoch), [ended(1)])
     for suffix in ("-wal", "-shm"):
@@ -120,7 +121,6 @@ def test_a_batch_that_cannot_be_made_durable_is_unknown(
         reading.execute("BEGIN")
         reading.execute("SELECT * FROM meta").fetchall()
         _fail_commit(monkeypatch, _committed_then_broken, after=False)
-        monkeypatch.setattr(connect.connect, "__defaults__", (0.05,))
         with pytest.raises(Unavailable) as caught:
             store.append(batch(1, 3, epoch))
     assert caught.value.code == "ledger.unknown"

@@ -294,9 +294,10 @@ class Cluster:
         """Of all agents."""
         return [agent.place for agent in self.agents.values()]
 
-    def check_logs(self, job: wire.Job) -> None:
-        """The output of the last attempt's ranks is complete and in order, from `logs` and in the node's file."""
-        last = job.past[-1]
+    def check_logs(self, job: wire.Job) -> int:
+        """The output of the last attempt's ranks is complete and in order, from `logs` and in the node's file; how many
+        lines that were."""
+        last, lines = job.past[-1], 0
         for placement in last.placements:
             for rank in range(placement.first_rank, placement.first_rank + placement.tasks):
                 wanted = self.work[job.id].output(job.id, last.number, rank)
@@ -304,6 +305,8 @@ class Cluster:
                 assert (chunk.data.decode(), chunk.ended) == (wanted, True), f"output of {last.id} rank {rank}"
                 folder = self.agents[placement.node].attempt(job.id, last.number)
                 assert Path(layout.log_path(str(folder), rank)).read_text() == wanted
+                lines += wanted.count("\n")
+        return lines
 
     def finish(self) -> verify.Ledger:
         """All jobs are over: stop everything as people do, and prove that nothing is lost, doubled, held or left."""

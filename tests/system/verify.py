@@ -83,6 +83,10 @@ def _note(histories: dict[int, History], body: object) -> None:
     if isinstance(body, events.JobSubmitted):
         assert body.job not in histories, f"job {body.job} was submitted twice"
         histories[body.job] = History(body.job, body.spec.name)
+    elif isinstance(body, events.AttemptRecovered):
+        history = histories.setdefault(body.attempt.job, History(body.attempt.job, body.spec.name))
+        nodes = tuple(placement.node for placement in body.placements)
+        history.attempts.append(Attempted(body.attempt.number, nodes, list(body.started_on)))
     elif isinstance(body, events.JobEnded):
         assert not histories[body.job].state, f"job {body.job} ended twice"
         histories[body.job].state = str(body.state)

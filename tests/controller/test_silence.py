@@ -1,0 +1,353 @@
+"""Nodes that fall silent, reboot, lose their journal, or hold what nobody knows: nothing is killed for it, and nothing
+runs twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.controller import commands
+from orchestrator.model.errors import NotFound
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.job import JobSpec, OnLost, Owner
+from orchestrator.model.node import MarkKind
+from orchestrator.model.protocol import GangPart, Holding, Launch, Phase
+from tests.builders import ALICE, cluster, job, pool
+from tests.controller.invariants import check_world
+from tests.controller.scenes import (
+    LEASE_S,
+    ending_of,
+    finish,
+    kinds,
+    mark_of,
+    marks,
+    on,
+    running,
+    small,
+    wanted,
+    why,
+)
+from tests.controller.world import Held, World
+
+
+def silence(world: World, node: str, seconds: int) -> None:
+    """Time passes, and all but this node are heard all along."""
+    for _ in range(seconds // 10):
+        world.wait(10)
+        world.beat(*[name for name in world.agents if name != node])
+
+
+def contact(world: World, node: str) -> str:
+    return str(world.view.nodes[node].contact)
+
+
+def test_one_lease_makes_suspect_and_two_unreachable_and_it_comes_back_by_itself(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    job_id = running(world, job(nodes=2))
+    assert contact(world, "p-1") == "ok"
+    silence(world, "p-1", LEASE_S - 10)
+    assert contact(world, "p-1") == "ok"
+    silence(world, "p-1", 10)
+    assert contact(world, "p-1") == "suspect"
+    assert not world.view.nodes["p-1"].open
+    silence(world, "p-1", LEASE_S)
+    assert contact(world, "p-1") == "unreachable"
+    view = world.view.jobs[job_id]
+    assert view.attempt is not None
+    assert (view.attempt.lost, str(view.state), view.attempts) == (True, "running", 1), "lost is not ended"
+    assert wanted(world, "p-2") == {AttemptId(job_id, 1): Phase.RUN}
+    silence(world, "p-1", 100 * LEASE_S)
+    assert world.state.jobs[job_id].attempts == 1, "however long"
+    world.beat("p-1")
+    view = world.view.jobs[job_id]
+    assert view.attempt is not None
+    assert (contact(world, "p-1"), view.attempt.lost) == ("ok", False)
+    finish(world, job_id)
+    assert ending_of(world, job_id)[0] == "succeeded"
+
+
+def test_a_controller_s_absence_is_no_silence(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    job_id = running(world, job(on_lost=OnLost.SELF_FENCE))
+    world.kill_controller()
+    world.clock.advance(100 * LEASE_S)
+    world.start_controller()
+    world.cycle()
+    assert contact(world, "p-1") == "ok"
+    world.wait(LEASE_S - 1)
+    assert contact(world, "p-1") == "ok"
+    assert str(world.view.jobs[job_id].state) == "running"
+
+
+def test_self_fence_ends_after_two_leases_and_goes_on_elsewhere(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    job_id = running(world, job(on_lost=OnLost.SELF_FENCE))
+    silence(world, "p-1", 2 * LEASE_S - 10)
+    assert world.view.jobs[job_id].attempts == 1
+    silence(world, "p-1", 10)
+    world.beat("p-2", "p-3")
+    view = world.view.jobs[job_id]
+    assert view.attempts == 2
+    assert str(view.past[0].cause) == "fenced"
+    assert world.agents["p-1"].running == {}, "the agent ended it one lease before"
+    assert [agent.name for agent in on(world, job_id)] == ["p-2"]
+    world.settle()
+    check_world(world)
+    finish(world, job_id)
+    assert ending_of(world, job_id)[0] == "succeeded"
+
+
+def test_a_fenced_gang_ends_whole(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=4)
+    job_id = running(world, job(nodes=2, on_lost=OnLost.SELF_FENCE))
+    silence(world, "p-1", 2 * LEASE_S + 40)
+    assert world.agents["p-2"].journal[AttemptId(job_id, 1)].ended is not None
+    assert world.view.jobs[job_id].attempts == 2
+    assert {agent.name for agent in on(world, job_id)} <= {"p-2", "p-3", "p-4"}
+    check_world(world)
+
+
+def test_self_fence_uses_up_node_failures(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    job_id = running(world, job(on_lost=OnLost.SELF_FENCE, node_failures=0))
+    silence(world, "p-1", 2 * LEASE_S)
+    state, code, words = ending_of(world, job_id)
+    assert (state, code) == ("failed", 1)
+    assert words == f"p-1: no contact for {2 * LEASE_S} s; its agent ends it after {LEASE_S} s"
+
+
+def test_a_fenced_part_is_not_called_lost_any_more(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    job_id = running(world, job(nodes=2, on_lost=OnLost.SELF_FENCE))
+    world.agents["p-2"].unkillable = True
+    silence(world, "p-1", 2 * LEASE_S + 20)
+    found = why(world, job_id).reason
+    assert found is not None
+    assert found.code == "end.stuck", "p-1 is proved gone by its lease; what is left is on p-2"
+
+
+def test_a_node_never_heard_of_is_not_silent(tmp_path: Path) -> None:
+    world = World(tmp_path / "state", cluster(pool(nodes=1)))
+    world.wait(10_000)
+    assert contact(world, "p-1") == "never"
+
+
+def test_a_reboot_proves_the_end_and_the_job_goes_on(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=1)
+    job_id = running(world, job())
+    world.agents["p-1"].reboot()
+    world.settle()
+    view = world.view.jobs[job_id]
+    assert (view.attempts, str(view.state), str(view.past[0].cause)) == (2, "running", "node_failed")
+    check_world(world)
+
+
+def test_a_wiped_journal_starts_nothing_twice(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=1)
+    job_id = running(world, job())
+    world.agents["p-1"].lose_journal()
+    world.settle()
+    view = world.view.jobs[job_id]
+    assert (view.attempts, str(view.state), str(view.past[0].cause)) == (2, "running", "node_failed")
+    assert world.agents["p-1"].starts == [AttemptId(job_id, 1), AttemptId(job_id, 2)]
+    check_world(world)
+
+
+def test_a_wiped_journal_before_the_start_was_told(tmp_path: Path) -> None:
+    """Nobody knows whether it ran: it is not started there again under the same number."""
+    world = small(tmp_path, nodes=1)
+    job_id = world.submit(job())
+    world.beat("p-1")  # it starts, and does not tell
+    world.agents["p-1"].lose_journal()
+    world.settle()
+    assert world.agents["p-1"].starts == [AttemptId(job_id, 1), AttemptId(job_id, 2)]
+    check_world(world)
+
+
+def test_beats_of_a_node_that_is_not_in_the_cluster(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    agent = replace(world.agents["p-1"], name="x")
+    error = world.do(commands.Sync(agent.request()))
+    assert isinstance(error, NotFound)
+    assert error.code == "node.not-found"
+
+
+# --- orphans ----------------------------------------------------------------------------------------------------
+
+
+def plant(
+    world: World, node: str, attempt: AttemptId, spec: JobSpec | None = None, slots: tuple[int, ...] = (0,)
+) -> None:
+    """The node runs what the ledger does not know."""
+    agent = world.agents[node]
+    owner: Owner = ALICE
+    launch = Launch(spec or job(), owner, (GangPart(node, "127.0.0.1", 0, 1),), 0, slots, 1, submitted_us=5)
+    agent.journal[attempt] = Held(launch, prepared=True, started=True)
+    agent.running[attempt] = True
+
+
+def orphans(world: World) -> list[tuple[str, str]]:
+    return [(str(orphan.attempt), orphan.node) for orphan in world.state.orphans]
+
+
+def test_what_the_ledger_does_not_know_is_listed_and_left_alone(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    stranger = AttemptId(50, 1)
+    plant(world, "p-2", stranger)
+    world.settle(3)
+    assert orphans(world) == [("50/1", "p-2")]
+    assert world.view.orphans == (("50/1", "p-2"),)
+    seq = world.state.seq
+    world.settle(5)
+    assert kinds(world, seq) == [], "listed once"
+    assert stranger in world.agents["p-2"].running
+    assert wanted(world, "p-2") == {}
+    assert not world.agents["p-2"].tell_inventory, "asked once"
+
+
+def test_no_new_work_beside_a_stranger(tmp_path: Path) -> None:
+    """Its devices are in use, and the ledger can't say which."""
+    world = small(tmp_path, nodes=1)
+    plant(world, "p-1", AttemptId(50, 1))
+    world.settle(3)
+    assert (
+        mark_of(world, "p-1", MarkKind.DRAINING) == "attempt 50/1 runs here, and the ledger does not know it"
+    )
+    other = world.submit(job())
+    world.settle(3)
+    assert str(world.view.jobs[other].state) == "waiting"
+    world.agents["p-1"].finish(AttemptId(50, 1))
+    world.settle(3)
+    assert marks(world) == {}
+    assert str(world.view.jobs[other].state) == "running"
+
+
+def test_recover_takes_an_orphan_back(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    plant(world, "p-2", AttemptId(50, 3), job("mine", time_limit_s=500), (1, 2))
+    world.settle(3)
+    result = world.do(commands.Recover("user:root"))
+    assert (result.recovered, result.left) == (("50/3",), ())
+    view = world.view.jobs[50]
+    assert (view.spec.name, str(view.state), view.attempts, view.submitted_us) == ("mine", "running", 3, 5)
+    assert view.attempt is not None
+    assert view.attempt.deadline_us - view.attempt.started_us == 500_000_000
+    assert world.state.nodes["p-2"].holders == {1: AttemptId(50, 3), 2: AttemptId(50, 3)}
+    assert (orphans(world), marks(world)) == ([], {})
+    assert world.submit(job()) == 51, "its id is not given again"
+    world.settle()
+    check_world(world)
+    finish(world, 50)
+    assert ending_of(world, 50)[0] == "succeeded"
+    assert world.agents["p-2"].starts.count(AttemptId(50, 3)) == 0
+
+
+def test_a_recovered_job_without_a_limit_of_its_own_gets_its_workload_s(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    plant(world, "p-2", AttemptId(50, 1))
+    world.settle(3)
+    world.do(commands.Recover("user:root"))
+    attempt = world.state.jobs[50].attempt
+    assert attempt is not None
+    assert attempt.time_limit_s == 4 * 3600
+
+
+def test_an_orphan_that_ends_before_it_is_taken_back_ends_its_job_as_it_did(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    plant(world, "p-2", AttemptId(50, 1))
+    world.settle(3)
+    world.agents["p-2"].finish(AttemptId(50, 1), 4)
+    world.settle(3)
+    assert orphans(world) == [("50/1", "p-2")]
+    world.agents["p-2"].journal.clear()  # it forgets what it was acknowledged
+    result = world.do(commands.Recover("user:root"))
+    assert result.recovered == ("50/1",)
+    assert ending_of(world, 50)[:2] == ("failed", 4)
+    assert orphans(world) == []
+
+
+def test_a_job_that_is_over_is_never_taken_back(tmp_path: Path) -> None:
+    """The history has its end: it can't end twice."""
+    world = small(tmp_path)
+    job_id = running(world, job())
+    finish(world, job_id)
+    agent = world.agents["p-1"]
+    plant(world, "p-1", AttemptId(job_id, 1))
+    world.settle(3)
+    result = world.do(commands.Recover("user:root"))
+    assert result.recovered == ()
+    assert result.left == ((f"{job_id}/1", "the ledger has ended it, and it still runs on p-1"),)
+    assert job_id not in world.state.jobs
+    assert AttemptId(job_id, 1) in agent.running, "never told to end"
+    agent.finish(AttemptId(job_id, 1))
+    world.settle(3)
+    assert (orphans(world), marks(world)) == ([], {})
+    assert ending_of(world, job_id)[0] == "succeeded"
+
+
+LEFT = [
+    # what the node has, why it is left
+    (
+        lambda world: plant(world, "p-2", AttemptId(50, 1), slots=(0, 1)),
+        "device 0 of p-2 is held by attempt 1/1",
+    ),
+    (
+        lambda world: world.agents["p-2"].journal.update({AttemptId(50, 1): Held(None)}),
+        "its records on the node are lost",
+    ),
+]
+
+
+@pytest.mark.parametrize(("has", "problem"), LEFT)
+def test_what_can_not_be_taken_back_says_why(tmp_path: Path, has: object, problem: str) -> None:
+    world = small(tmp_path)
+    for name in ("p-1", "p-3"):
+        world.do(commands.CordonNode(name, "user:root"))
+    running(world, job())
+    has(world)  # type: ignore[operator]
+    agent = world.agents["p-2"]
+    agent._inventory = lambda: tuple(  # type: ignore[method-assign]
+        _holding(attempt, held) for attempt, held in agent.journal.items()
+    )
+    world.settle(3)
+    result = world.do(commands.Recover("user:root"))
+    assert result.recovered == ()
+    assert [(attempt, problem in words) for attempt, words in result.left] == [("50/1", True)], result.left
+    assert orphans(world) == [("50/1", "p-2")]
+
+
+def _holding(attempt: AttemptId, held: Held) -> object:
+    return Holding(attempt, held.launch, held.prepared, held.started, 0, held.ended)
+
+
+def test_an_orphan_on_a_node_that_has_left_the_cluster(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=2)
+    plant(world, "p-2", AttemptId(50, 1))
+    world.settle(3)
+    world.do(commands.ApplyCluster(cluster(pool(nodes=1, gpus=4, cores=16)), "user:root"))
+    result = world.do(commands.Recover("user:root"))
+    assert not isinstance(result, Exception), result
+    assert result.left == (("50/1", "node p-2 of its gang is not in the cluster"),)
+
+
+def test_a_fenced_part_that_still_runs_is_a_stranger(tmp_path: Path) -> None:
+    """Its agent did not end it in time: its devices are not given again, and it is not asked for over and over."""
+    world = small(tmp_path, nodes=2)
+    job_id = running(world, job(nodes=2, on_lost=OnLost.SELF_FENCE))
+    world.agents["p-2"].unkillable = True
+    slow = world.agents["p-1"]
+    slow.fence = lambda now_us, lease_us: None  # type: ignore[method-assign]
+    silence(world, "p-1", 2 * LEASE_S)
+    assert world.state.nodes["p-1"].holders == {}
+    world.settle(3)
+    assert orphans(world) == [(f"{job_id}/1", "p-1")]
+    assert "draining" in marks(world)["p-1"]
+    seq = world.state.seq
+    world.settle(3)
+    assert kinds(world, seq) == []
+    assert not slow.tell_inventory
+    slow.finish(AttemptId(job_id, 1))
+    world.settle(3)
+    assert (orphans(world), "p-1" in marks(world)) == ([], False)

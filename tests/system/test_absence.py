@@ -1,0 +1,82 @@
+"""A controller that is away, stopped or dead, for longer than leases last: no job dies of it, no node counts as lost."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from orchestrator.controller.settings import Settings
+from orchestrator.ledger import events
+from orchestrator.model.node import Contact
+from tests.system.conftest import MakeCluster
+from tests.system.harness import Cluster, contacts, pids_of
+from tests.system.processes import until
+from tests.system.verify import Ledger
+from tests.system.workload import Work, gang
+
+pytestmark = pytest.mark.system
+
+LEASE_S = 2
+AWAY_S = 3 * LEASE_S  # two leases of silence and a node is lost
+
+
+def never_lost(ledger: Ledger) -> None:
+    """No node was ever suspected."""
+    told = [event.body for event in ledger.events if isinstance(event.body, events.NodeContact)]
+    assert {body.contact for body in told} <= {Contact.OK}, told
+
+
+def two_jobs(cluster: Cluster) -> dict[int, list[int]]:
+    """A gang with the default way to be lost and one that ends with its lease, both running; their pids."""
+    gate = cluster.gate()
+    jobs = [
+        cluster.submit("waits", Work(gate=gate), gang()),
+        cluster.submit("fences", Work(gate=gate), gang(), on_lost="self_fence"),
+    ]
+    return {job: pids_of(cluster.running(job)) for job in jobs}
+
+
+def run_on(cluster: Cluster, pids: dict[int, list[int]]) -> None:
+    """The same processes, and they end well."""
+    cluster.succeeded(cluster.submit("after", Work(), gang()))
+    assert {job: pids_of(cluster.job(job)) for job in pids} == pids
+    cluster.gates[0].open()
+    for job in cluster.succeeded(*pids):
+        cluster.check_logs(job)
+
+
+def test_idle_agents_are_heard_within_a_short_lease(make_cluster: MakeCluster) -> None:
+    """They beat often enough for any lease that the controller is told to use."""
+    cluster = make_cluster(settings=Settings(lease_s=LEASE_S))
+    cluster.controller.process.stop()
+    cluster.restart(cold=True)  # with --lease, as people give it
+    time.sleep(AWAY_S)
+    assert set(contacts(cluster).values()) == {"ok"}
+    never_lost(cluster.finish())
+
+
+def test_a_stopped_controller(make_cluster: MakeCluster) -> None:
+    """It hears nobody while it is stopped, which says nothing about them."""
+    cluster = make_cluster(settings=Settings(lease_s=LEASE_S))
+    gate = cluster.gate()
+    job = cluster.submit("waits", Work(gate=gate), gang())
+    pids = {job: pids_of(cluster.running(job))}
+    cluster.controller.process.send(signal.SIGSTOP)
+    time.sleep(AWAY_S)
+    cluster.controller.process.send(signal.SIGCONT)
+    run_on(cluster, pids)
+    assert set(contacts(cluster).values()) == {"ok"}
+    never_lost(cluster.finish())
+
+
+def test_a_dead_controller(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(settings=Settings(lease_s=LEASE_S))
+    pids = two_jobs(cluster)
+    cluster.controller.process.kill()
+    time.sleep(AWAY_S)
+    cluster.restart()
+    run_on(cluster, pids)
+    until(lambda: set(contacts(cluster).values()) == {"ok"}, "all nodes are in contact")
+    never_lost(cluster.finish())

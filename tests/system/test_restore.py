@@ -1,0 +1,107 @@
+"""An old backup put back under running jobs: nothing is killed, nothing starts twice, and recovery takes all back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.model.attempt import EndCause
+from tests.system.conftest import MakeCluster
+from tests.system.harness import Cluster, pids_of
+from tests.system.processes import alive, until
+from tests.system.workload import Gate, Work, gang, single
+
+pytestmark = pytest.mark.system
+
+KNOWN, NEW = 40, 30  # jobs that the backup knows, jobs that came after it
+ENDED_KNOWN, ENDED_NEW = 12, 8  # of them, those that end before the restore
+
+
+def gangline(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command, as a person on this machine gives it."""
+    env = {"PATH": "/usr/bin:/bin", "GANGLINE_HOME": str(cluster.folder / "h")}
+    command = [sys.executable, "-P", "-m", "orchestrator.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=60)
+
+
+class Running:
+    """Jobs that wait at one of two gates: one opens before the restore, one at the end."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.soon, self.late = cluster.gate(), cluster.gate()
+        self.ended: list[int] = []
+        self.staying: list[int] = []
+        self.pids: dict[int, list[int]] = {}
+
+    def start(self, prefix: str, count: int, soon: int) -> None:
+        """So many jobs, every fifth a gang; the first `soon` of them end before the restore, some of those badly."""
+        for number in range(count):
+            shape = gang(tasks=1, gpus=1) if number % 5 == 4 else single()
+            gate: Gate = self.soon if number < soon else self.late
+            code = 3 if number < soon and number % 4 == 0 else 0
+            job = self.cluster.submit(f"{prefix}-{number}", Work(gate=gate, code=code), shape)
+            (self.ended if number < soon else self.staying).append(job)
+        for job in [*self.ended, *self.staying]:
+            if job not in self.pids:
+                self.pids[job] = pids_of(self.cluster.running(job))
+
+    def undisturbed(self) -> None:
+        """The very same processes run on, each started once."""
+        assert all(alive(pid) for job in self.staying for pid in self.pids[job])
+        traces = [trace for trace in self.cluster.traces() if trace.what == "start" and trace.job in self.pids]
+        starts = [(trace.job, trace.attempt, trace.rank) for trace in traces]
+        assert len(starts) == len(set(starts)) == sum(map(len, self.pids.values()))
+
+
+def restored(cluster: Cluster, backup: Path) -> None:
+    """Kill the controller, put the backup in place, start it again."""
+    cluster.controller.process.kill()
+    done = gangline(cluster, "server", "restore", str(backup), "--state", str(cluster.state))
+    assert done.returncode == 0, done.stderr
+    assert "recover" in done.stderr
+    cluster.restart()
+
+
+def test_an_old_backup_under_running_jobs(make_cluster: MakeCluster) -> None:
+    cluster = make_cluster(nodes=4, gpus=32)
+    running = Running(cluster)
+    running.start("known", KNOWN, ENDED_KNOWN)
+    backup = cluster.folder / "backup"
+    done = gangline(cluster, "server", "backup", str(backup), "--state", str(cluster.state))
+    assert done.returncode == 0, done.stderr
+    running.start("new", NEW, ENDED_NEW)
+    running.soon.open()
+    before = {job: cluster.ended(job) for job in running.ended}
+    assert {job.state for job in before.values()} == {"succeeded", "failed"}
+    new = [job for job in running.pids if cluster.job(job).name.startswith("new")]
+
+    restored(cluster, backup)
+    until(lambda: len({orphan.attempt for orphan in cluster.client.orphans()}) >= NEW, "all orphans are listed")
+    assert cluster.client.status().recovering
+    waits = cluster.submit("waits")
+    assert waits > max(running.pids), "an id that a forgotten job has was given again"
+    running.undisturbed()
+    assert {orphan.attempt for orphan in cluster.client.orphans()} == {f"{job}/1" for job in new}
+    assert cluster.job(waits).reason is not None
+    assert cluster.job(waits).attempts == 0
+
+    done = gangline(cluster, "server", "recover", "--server", cluster.url)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{new[0]}/1" in done.stdout
+    cluster.succeeded(waits)
+    running.undisturbed()
+    for job, seen in before.items():
+        again = cluster.ended(job)
+        assert (again.state, again.exit_code, again.attempts) == (seen.state, seen.exit_code, 1), job
+    for job in running.staying:
+        assert (cluster.job(job).state, cluster.job(job).attempts) == ("running", 1)
+    running.late.open()
+    for found in cluster.succeeded(*running.staying):
+        cluster.check_logs(found)
+    ledger = cluster.finish()
+    causes = {each.cause for history in ledger.histories.values() for each in history.attempts}
+    assert causes == {EndCause.COMPLETED, EndCause.RANK_FAILED}
