@@ -20,6 +20,7 @@ from orchestrator.agent import log
 from orchestrator.agent.config import Config, ConfigError, load
 from orchestrator.agent.journal import JournalError
 from orchestrator.agent.starter import Starter
+from orchestrator.agent.worker import name_process
 
 SHORT_LIFE_S = 5.0  # an agent that lived shorter than this waits as long before it begins again
 
@@ -38,6 +39,7 @@ def run(config_path: str) -> int:
     from orchestrator.agent.daemon import Daemon  # after the fork: see above
 
     try:
+        name_process("gl-agent")
         daemon = Daemon(config, starter)
         gc.collect()
         gc.freeze()  # what is here now lives as long as the process: never look at it again

@@ -26,7 +26,7 @@ from orchestrator.agent.deeds import do_deed
 from orchestrator.model.clock import SystemClock
 
 MAX_REQUEST = 65536  # bytes: requests name folders; what is large lies in them
-MOST_IDLE = 2  # shepherds that wait for their next attempt; more cost memory
+MOST_IDLE = 8  # shepherds that wait for their next attempt: as many as a node full of one-GPU jobs ends at once
 IDLE_S = 10.0  # after which they end
 MOST_ATTEMPTS = 500  # of one shepherd, so that nothing can pile up in it
 

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.bench.common import busy_s
+from tests.bench.common import REMOVE_TRIES, TICK_S, busy_s
 
 GROUPS = Path("/sys/fs/cgroup")
 
@@ -80,9 +80,11 @@ def _home() -> Path | None:
 
 
 def _remove(folder: Path) -> None:
-    """The group and what others have made in it, from the inside out; a group that is in use stays."""
-    for inner in sorted(folder.rglob("*/"), key=lambda path: -len(path.parts)):
-        with suppress(OSError):
-            inner.rmdir()
-    with suppress(OSError):
-        folder.rmdir()
+    """The group and what agents have made in it, from the inside out, once the last process has left it."""
+    for _ in range(REMOVE_TRIES):
+        for each in sorted((folder, *folder.rglob("*/")), key=lambda path: -len(path.parts)):
+            with suppress(OSError):
+                each.rmdir()
+        if not folder.exists():
+            return
+        time.sleep(TICK_S)

@@ -24,6 +24,7 @@ PREFIX = "BENCH_"
 TICKS = os.sysconf("SC_CLK_TCK")
 IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
 FSYNCS = 200  # of the probe that describes the disk
+REMOVE_TRIES, TICK_S = 100, 0.1
 
 Value = int | float | str
 
@@ -212,7 +213,17 @@ def workplace() -> Iterator[Path]:
     try:
         yield folder
     finally:
+        _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Workers of agents that were just stopped may write their last lines still: try until it is gone."""
+    for _ in range(REMOVE_TRIES):
         shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(TICK_S)
+    say(f"{folder} could not be removed")
 
 
 def _file_system(path: Path) -> str:
