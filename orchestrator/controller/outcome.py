@@ -17,6 +17,7 @@ from orchestrator.ledger.records import Attempt, Job, Node, NodeFault
 from orchestrator.model.attempt import EndCause, JobState, PartState
 from orchestrator.model.node import Mark, MarkKind
 from orchestrator.model.protocol import EndOrder
+from orchestrator.scheduler.place import could_fit
 
 TIMED_OUT_CODE = 124  # of a job that left with 0 when its time limit ended it; as timeout(1) has it
 CANCELLED_CODE = 143  # of a cancelled job whose ranks left with 0: 128 + SIGTERM
@@ -140,7 +141,7 @@ def _after_failed_preparation(desk: Desk, job: Job) -> None:
     go. One node: it is marked, and the job tries another."""
     faults = {fault.node: fault for fault in job.faults}
     last = job.faults[-1]
-    if len(faults) >= desk.settings.faulty_nodes or not _others(desk, job, faults):
+    if len(faults) >= desk.settings.faulty_nodes or not could_fit(desk.state, job.spec, faults):
         for node in list(desk.state.nodes):
             _withdraw(desk, node, job.id)
         why = f"could not be prepared on {', '.join(faults)}: {last.error}"
@@ -149,13 +150,6 @@ def _after_failed_preparation(desk: Desk, job: Job) -> None:
     for fault in faults.values():
         _mark(desk, job.id, fault)
     desk.writer.job(job.id, events.JobRequeued(job.id, f"{last.node}: {last.error}"))
-
-
-def _others(desk: Desk, job: Job, faults: dict[str, NodeFault]) -> bool:
-    """Whether the pools of the faulty nodes have an open node that the job has not tried."""
-    nodes = desk.state.nodes
-    pools = [nodes[name].pool for name in faults if name in nodes]
-    return any(node.open and node.pool in pools and node.name not in faults for node in nodes.values())
 
 
 def _mark(desk: Desk, job_id: int, fault: NodeFault) -> None:

@@ -9,7 +9,7 @@ is packed on as few nodes as possible. All ties go by node order, so equal state
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -178,6 +178,16 @@ def _placement(node: NodeCapacity, need: Need, units: int) -> Placement:
         cores=need.cores * units,
         memory=need.memory * units,
     )
+
+
+def could_fit(state: State, spec: JobSpec, without: Container[str]) -> bool:
+    """Whether the open nodes of some pool, less these, would take the gang if nothing else ran."""
+    need = need_of(spec)
+    for pool in _candidates(state, spec):
+        each = (_units_on_empty(node, need) for node in pool.nodes if node.open and node.name not in without)
+        if sum(min(units, 1) if need.spread else units for units in each) >= need.units:
+            return True
+    return False
 
 
 # --- why not --------------------------------------------------------------------------------------------------

@@ -161,6 +161,26 @@ def test_only_nodes_of_the_job_s_own_pools_count_as_elsewhere(tmp_path: Path) ->
     assert marks(world) == {}
 
 
+def test_a_gang_that_needs_the_bad_node_is_held_rather_than_left_waiting_for_it(tmp_path: Path) -> None:
+    """Two nodes are open that it has not tried, and they are one too few."""
+    world = small(tmp_path, nodes=3)
+    job_id = world.submit(job(nodes=3))
+    refuse(world, job_id, "p-1")
+    world.settle()
+    view = world.view.jobs[job_id]
+    assert (str(view.state), view.hold) == ("held", f"could not be prepared on p-1: {NO_DIR}")
+    assert marks(world) == {}
+
+
+def test_another_pool_that_suits_is_elsewhere(tmp_path: Path) -> None:
+    world = world_of(tmp_path, cluster(pool("a", nodes=1), pool("b", nodes=1)))
+    job_id = world.submit(job())
+    refuse(world, job_id, "a-1")
+    world.settle()
+    assert str(world.view.jobs[job_id].state) == "running"
+    assert marks(world) == {"a-1": ["prepare_failed"]}
+
+
 def test_a_closed_node_is_nowhere_else_to_try(tmp_path: Path) -> None:
     world = small(tmp_path, nodes=2)
     world.do(commands.CordonNode("p-2", "user:root"))

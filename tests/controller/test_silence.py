@@ -318,7 +318,7 @@ def test_what_can_not_be_taken_back_says_why(tmp_path: Path, has: object, proble
     assert orphans(world) == [("50/1", "p-2")]
 
 
-def _holding(attempt: AttemptId, held: Held) -> object:
+def _holding(attempt: AttemptId, held: Held) -> Holding:
     return Holding(attempt, held.launch, held.prepared, held.started, 0, held.ended)
 
 
