@@ -62,15 +62,17 @@ type: setup ## Check types (mypy strict), the agent's rooms for Python 3.10 as w
 arch: setup ## Check that imports between rooms go downwards only
 	@$(BIN)/lint-imports > $(VENV)/arch.log || { cat $(VENV)/arch.log; exit 1; }
 
-schemas: setup ## Write schemas/ again from the documents in wire/
+schemas: setup ## Write schemas/ and docs/reference/ again from the code
 	@$(BIN)/python -m orchestrator.wire.schemas
+	@$(BIN)/python -m orchestrator.api.openapi
+	@$(BIN)/python -m orchestrator.cli.reference
 
 docs: setup ## Check that the documentation names only what exists
 	@$(PYTEST) -q tests/test_docs.py $(ARGS)
 
 ##@ Measuring: options are make variables, as in `make bench-rate JOBS=1000 CLIENTS=8`
 # Each variable NAME=value of the command line reaches the benchmark as the environment variable BENCH_NAME.
-.PHONY: bench-rate bench-cli bench-agents
+.PHONY: bench-rate bench-cli bench-agents bench-store
 QUOTE := '
 quoted = $(QUOTE)$(subst $(QUOTE),'\'',$(1))$(QUOTE)
 options = $(foreach v,$(filter-out PYTHON ARGS,$(.VARIABLES)),$(if \
@@ -84,6 +86,9 @@ bench-cli: setup ## How long the command takes to answer
 	$(bench)
 
 bench-agents: setup ## What beating agents cost the controller
+	$(bench)
+
+bench-store: setup ## Events a second into the ledger on this disk
 	$(bench)
 
 ##@ Releasing and tidying

@@ -173,6 +173,15 @@ def find_base(place: str) -> str:
     return base
 
 
+def drop_base(base: str) -> None:
+    """Leave no empty folder behind when the agent ends and nothing runs. The one above belongs to other agents too."""
+    try:
+        if base:
+            os.rmdir(base)
+    except OSError:
+        pass  # units live
+
+
 def _prove(folder: str) -> None:
     """A child of ours enters the group and ends; OSError if it may not."""
     pid = os.fork()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.agent import containment, layout, log, worker
 from orchestrator.agent.attempts import Attempts, Wish
+from orchestrator.agent.board import Board
 from orchestrator.agent.channel import Channel, Endpoint, parse_url
 from orchestrator.agent.config import Config
 from orchestrator.agent.history import History
@@ -58,9 +59,8 @@ class Daemon:
         self.facts = self._measure()
         self.lease_end_us = 0
         self.lease_us = 0
-        self.attempts = Attempts(
-            self.journal, starter, self.loop, self.context, self._changed, self._write_lease
-        )
+        board = Board(self.journal, starter, self.loop, self.context, self._changed)
+        self.attempts = Attempts(board, self._write_lease)
         self._seen = ""  # the revision of the last answer that was acted on
         self._token = read_token(config.token_file or self._token_path())
         self._wire()
@@ -131,7 +131,9 @@ class Daemon:
         log.info(f"{self.config.node}: {self.context.supervisor}, {adopted}")
         self.loop.run(self._round)
         self.starter.close()
+        self.starter.wait()
         self.journal.close()
+        containment.drop_base(self.context.box_base)
 
     def _round(self) -> None:
         if self._token:
@@ -164,17 +166,19 @@ class Daemon:
         except BlockingIOError:
             return
         for line in data.decode(errors="replace").splitlines():
-            self.attempts.noticed(line[1:], hurry=line[:1] == "!")
+            self.attempts.reports.noticed(line[1:], hurry=line[:1] == "!")
 
     def _adopt_orphans(self) -> None:
         for attempt in containment.units_on_node(self.context.box_base, self.place):
             self.attempts.adopt_orphan(attempt)
 
     def _look(self) -> None:
-        self.attempts.look_at_all()
+        self.attempts.reports.look_at_all()
+        self.attempts.keepers.watch()
         for unit in self.attempts.orphans():
             if unit.attempt not in containment.units_on_node(self.context.box_base, self.place):
-                self.attempts.orphan_gone(unit)
+                self.attempts.keepers.mop(unit)  # it ended by itself: prove it and report it
+        self.starter.reap()
         self.loop.after("look", LOOK_S, self._look)
 
     def _facts_again(self) -> None:

@@ -13,6 +13,9 @@ import zlib
 
 from orchestrator.model.ids import AttemptId
 
+PASSABLE = 0o711  # mode of folders above those that belong to users
+USERS_UMASK = 0o022  # of a job's processes and of what is made in its name
+
 PLAN = "plan.json"  # what to run; written by the agent before the worker exists
 STATUS = "status.jsonl"  # the worker's record; its appearance claims the attempt for one worker for ever
 PREPARE = "prepare.jsonl"  # the preparer's record

@@ -14,9 +14,8 @@ import gc
 import os
 import sys
 import time
-import traceback
 
-from orchestrator.agent import log
+from orchestrator.agent import layout, log
 from orchestrator.agent.config import Config, ConfigError, load
 from orchestrator.agent.journal import JournalError
 from orchestrator.agent.starter import Starter
@@ -56,16 +55,24 @@ def run(config_path: str) -> int:
 
 def _begin_again(lived_s: float) -> None:
     """After an error that nobody foresaw: the same process anew, from the journal, as after a kill."""
+    import traceback  # not for the common life of an agent
+
     log.error("an unforeseen error; the agent begins again from its journal\n" + traceback.format_exc())
     if lived_s < SHORT_LIFE_S:
         time.sleep(SHORT_LIFE_S)
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - no shell is wanted
 
 
 def _take_folder(config: Config) -> int:
-    """Make the state folder and lock it: one agent alone may write there. The descriptor holds the lock."""
+    """Make the state folder and lock it: one agent alone may write there. The descriptor holds the lock.
+
+    Jobs' variables are in there, so nobody else may read it; their users may pass through to their own folders.
+    """
+    os.umask(0o077)
     try:
-        os.makedirs(os.path.join(config.state_dir, "attempts"), mode=0o711, exist_ok=True)
+        for folder in (config.state_dir, os.path.join(config.state_dir, "attempts")):
+            os.makedirs(folder, exist_ok=True)
+            os.chmod(folder, layout.PASSABLE)
         fd = os.open(os.path.join(config.state_dir, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

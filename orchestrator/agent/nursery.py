@@ -11,6 +11,7 @@ that it has touched are its own already. It serves one attempt at a time.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -26,7 +27,9 @@ from orchestrator.agent.deeds import do_deed
 from orchestrator.model.clock import SystemClock
 
 MAX_REQUEST = 65536  # bytes: requests name folders; what is large lies in them
-MOST_IDLE = 8  # shepherds that wait for their next attempt: as many as a node full of one-GPU jobs ends at once
+MOST_IDLE = (
+    8  # shepherds that wait for their next attempt: as many as a node full of one-GPU jobs ends at once
+)
 IDLE_S = 10.0  # after which they end
 MOST_ATTEMPTS = 500  # of one shepherd, so that nothing can pile up in it
 
@@ -62,7 +65,7 @@ class Nursery:
     def _request(self) -> None:
         data, fds, _, _ = socket.recv_fds(self._agent, MAX_REQUEST, 1)
         if not data:
-            os._exit(0)
+            self._farewell()
         request: dict[str, Any] = json.loads(data)
         if request["do"] == "run":
             made = self._reuse(data) or self._new_shepherd(request)
@@ -76,6 +79,15 @@ class Nursery:
             self._agent.send(json.dumps({"id": request["id"], "pid": pid, "start": start}).encode())
         except OSError:
             os._exit(0)
+
+    def _farewell(self) -> None:
+        """The agent is gone: idle shepherds end first, so that whoever waits for this process finds them gone."""
+        for each in self._idle:
+            each.sock.close()
+        for each in self._idle:
+            with contextlib.suppress(ChildProcessError):  # the kernel has reaped it
+                os.waitpid(each.pid, 0)
+        os._exit(0)
 
     # --- shepherds -------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,9 @@ class Outcome:
         self.worker: Record | None = None  # the last process that wrote, in its own words
         self.started = assumed_started
         self.over = False  # nothing more will come
+        self.stuck = False  # somebody has said that it can't be proved gone
         self._results: list[RankResult] = []
+        self._known_loss = known_loss
         self._error = known_loss or (LOST_RECORDS if assumed_started else "")
         self._cause = "node_failed" if self._error else ""
         self._tail = ""
@@ -63,9 +65,10 @@ class Outcome:
         self._error = "out of contact with the controller until the lease ran out"
 
     def _on_lost(self, record: Record) -> None:
-        self._cause, self._error = "node_failed", record["error"]
+        self._cause, self._error = "node_failed", self._known_loss or record["error"]
 
     def _on_stuck(self, record: Record) -> AgentEvent:
+        self.stuck = True
         return self._event(record, EventKind.STUCK, error=record["error"])
 
     def _on_refused(self, record: Record) -> AgentEvent:
@@ -93,6 +96,12 @@ def _result(record: Record) -> RankResult:
 def never_started(attempt: AttemptId, now_us: int) -> Plain:
     """The end of an attempt of which no process ever ran here."""
     plain: Plain = encode(AgentEvent(0, now_us, EventKind.ENDED, attempt))
+    return plain
+
+
+def stuck(attempt: AttemptId, now_us: int, error: str) -> Plain:
+    """It can't be proved gone."""
+    plain: Plain = encode(AgentEvent(0, now_us, EventKind.STUCK, attempt, error=error))
     return plain
 
 

@@ -58,6 +58,14 @@ def _check_workdir(path: str) -> None:
 
 
 def _make_output_folders(plan: Plan) -> None:
+    ours = os.umask(layout.USERS_UMASK)
+    try:
+        _make_folders(plan)
+    finally:
+        os.umask(ours)
+
+
+def _make_folders(plan: Plan) -> None:
     for folder in sorted({os.path.dirname(rank.output) for rank in plan.ranks if rank.output}):
         try:
             os.makedirs(folder, exist_ok=True)

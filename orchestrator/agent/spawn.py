@@ -54,7 +54,7 @@ class Rank:
 def start_all(plan: Plan, directory: str, identity: Identity, box: Containment) -> list[Rank]:
     """Start every rank of the plan, in order. OSError if the node can't make processes or open an output."""
     _raise_limits()
-    os.umask(0o022)
+    ours = os.umask(layout.USERS_UMASK)
     devnull = os.open("/dev/null", os.O_RDONLY)
     own_logs = {each.rank: _open_own_log(directory, each.rank) for each in plan.ranks if not each.output}
     env = {**identity.env(), **plan.env}
@@ -65,6 +65,7 @@ def start_all(plan: Plan, directory: str, identity: Identity, box: Containment) 
             output = own_logs[each.rank] if each.rank in own_logs else os.open(each.output, _OUTPUT, 0o644)
             started.append(Rank(each.rank, _spawn(plan.argv, {**env, **each.env}, devnull, output), output))
     os.chdir("/")
+    os.umask(ours)
     os.close(devnull)
     return started
 

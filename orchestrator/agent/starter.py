@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from orchestrator.agent import log, nursery
 from orchestrator.agent.loop import READ, Loop
 
 Started = Callable[[int, int], None]  # pid and start in ticks since boot; 0, 0: try again
+FAREWELL_S = 2.0
 MOST_AT_ONCE = 64  # requests that wait for their pid, so that neither end of the socket ever blocks for long
 
 
@@ -54,11 +56,28 @@ class Starter:
         self._queue.append((number, _Asked(message, fds, started)))
         self._push()
 
+    def reap(self) -> None:
+        """Take note of nurseries of an earlier life of this process, which nobody else waits for."""
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+
     def close(self) -> None:
         """Let the nursery go; its workers live on."""
         if self._loop is not None:
             self._loop.forget(self._sock.fileno())
         self._sock.close()
+
+    def wait(self) -> None:
+        """After `close`: until it and its idle shepherds are gone, or a moment has passed."""
+        end = time.monotonic() + FAREWELL_S
+        try:
+            while time.monotonic() < end and not os.waitpid(self.pid, os.WNOHANG)[0]:
+                time.sleep(0.002)
+        except ChildProcessError:
+            pass
 
     def _push(self) -> None:
         while self._queue and len(self._asked) < MOST_AT_ONCE:

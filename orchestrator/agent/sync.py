@@ -191,7 +191,9 @@ class Sync:
         """Wait before the next try, twice as long each time; a random part keeps agents apart."""
         self._trouble.error(why)
         self._urgent = True
-        longest = min(LONGEST_PAUSE_S, self.lease_s / 4)  # several tries within what the controller calls silence
+        longest = min(
+            LONGEST_PAUSE_S, self.lease_s / 4
+        )  # several tries within what the controller calls silence
         pause = min(longest, FIRST_PAUSE_S * 2 ** min(self._failures, 10))
         self._failures += 1
         self._loop.after("sync-pause", pause * self._random.uniform(0.5, 1.0), _nothing)

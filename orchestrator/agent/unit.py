@@ -33,19 +33,26 @@ class Unit:
         self.local = local
         self.outcome = Outcome(attempt)
         self._assumed_started = False
-        self._known_loss = ""
+        self.loss = ""  # why it counts as ended by the node, if that is known beforehand
         self.offset = 0  # how much of the status file was read
         self.pidfd = -1
         self.doing = ""  # what the worker was asked to do, from the request to its death
         self.order: EndOrder | None = None
         self.fence = False
+        self.orphan = False  # on the node, and in no record
         self.tries = 0
+        self.pid = 0  # of the worker; `pidfd` is what counts
+        self.asked_us = self.ordered_us = self.killed_us = 0  # monotonic; 0: not yet
 
     # --- its folder ------------------------------------------------------------------------------------------------
 
     def write_plan(self, plan: Plan) -> None:
         """Make the folder and the plan in it. Others may pass through to the working folder, and see nothing else."""
-        os.makedirs(self.directory, mode=0o711, exist_ok=True)
+        try:
+            os.mkdir(self.directory)
+            os.chmod(self.directory, layout.PASSABLE)
+        except FileExistsError:
+            pass
         _write(os.path.join(self.directory, layout.PLAN), encode(plan))
 
     def has_plan(self) -> bool:
@@ -83,15 +90,13 @@ class Unit:
 
     def assume(self, *, started: bool = False, loss: str = "") -> None:
         """What is known of it besides its records; see `Outcome`."""
-        self._assumed_started, self._known_loss = started, loss
+        self._assumed_started, self.loss = started, loss
         self.reread()
 
     def reread(self) -> None:
         """Read all records again: what was made of them could not be written down."""
         self.offset = 0
-        self.outcome = Outcome(
-            self.attempt, assumed_started=self._assumed_started, known_loss=self._known_loss
-        )
+        self.outcome = Outcome(self.attempt, assumed_started=self._assumed_started, known_loss=self.loss)
 
     def preparation(self) -> Plain | None:
         """The preparer's last record, if it came to a result."""
@@ -104,6 +109,7 @@ class Unit:
     def attach(self, pid: int, start: int) -> bool:
         """Hold the worker by a descriptor that outlives its number; False if it is gone already."""
         self.detach()
+        self.pid, self.killed_us = pid, 0
         try:
             self.pidfd = os.pidfd_open(pid)
         except OSError:

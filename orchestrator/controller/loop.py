@@ -78,6 +78,8 @@ class Core:
         """Until the inbox is closed; raises Fenced, or what made the ledger unreadable."""
         self._open()
         self._ready()
+        if self._desk.writer.since_snapshot >= self._settings.snapshot_after:
+            self._snapshot()
         while not self._inbox.closed:
             self._cycle()
         self._snapshot()

@@ -31,7 +31,7 @@ def take_inventory(desk: Desk, node: Node, inventory: tuple[Holding, ...]) -> No
         elif _forgotten(desk, holding) and reports.orphan_of(desk, holding.attempt, node.name) is None:
             body = events.AttemptOrphaned(node.name, holding)
             desk.writer.node(node.name, body, f"node:{node.name}")
-            if holding.ended is None:
+            if holding.ended is None and (holding.started or holding.launch is None):
                 reports.stranger(desk, node, holding.attempt)
         elif holding.ended is not None:
             reports.orphan_ended(desk, node, holding.ended)

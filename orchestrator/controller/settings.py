@@ -18,6 +18,7 @@ class Settings:
     failure_grace_s: int = 1  # from the first failed rank to SIGKILL of the gang's others
     work_budget: int = 100_000  # probes per pass
     snapshot_every: int = 20_000  # events
+    snapshot_after: int = 2_000  # events that a start had to read; so many are not left to the next one
     keep_days: int = 30  # of ledger segments
     most_per_cycle: int = 2_000  # commands taken into one group commit
     faulty_nodes: int = 2  # nodes on which a job fails to prepare until the job is at fault

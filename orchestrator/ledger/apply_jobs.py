@@ -7,6 +7,8 @@ Each handler checks what the event presupposes and raises ValueError or KeyError
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from orchestrator.ledger import events
 from orchestrator.ledger.apply_nodes import settle
 from orchestrator.ledger.events import Event
@@ -77,9 +79,8 @@ def submitted(state: State, event: Event, body: events.JobSubmitted) -> None:
 
 
 def _remember_key(state: State, t_us: int, body: events.JobSubmitted) -> None:
-    for key in list(state.keys):  # oldest first
-        if state.keys[key].t_us > t_us - KEYS_KEPT_US:
-            break
+    old = takewhile(lambda key: state.keys[key].t_us <= t_us - KEYS_KEPT_US, state.keys)  # they stand oldest first
+    for key in list(old):
         del state.keys[key]
     state.keys[body.key] = SubmitKey(body.job, body.digest, t_us)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -35,7 +36,11 @@ DEADLINE_S = 20.0
 class FakeController:
     """One server on a port of its own, in a thread. All state is read and written under one lock."""
 
-    def __init__(self, *, lease_s: int = 60, poll_s: int = 30, port: int = 0) -> None:
+    def __init__(
+        self, *, lease_s: int = 60, poll_s: int = 30, port: int = 0, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._tls = tls
+        self.node_token = "node-token"
         self.lease_s, self.poll_s, self.epoch = lease_s, poll_s, 1
         self.events: list[AgentEvent] = []
         self.repeats = 0  # events that came again
@@ -64,7 +69,7 @@ class FakeController:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
 
     @property
     def port(self) -> int:
@@ -139,7 +144,7 @@ class FakeController:
     def _serve(self, started: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
         self._server = self._loop.run_until_complete(
-            asyncio.start_server(self._client, "127.0.0.1", self._port)
+            asyncio.start_server(self._client, "127.0.0.1", self._port, ssl=self._tls)
         )
         self._port = self._server.sockets[0].getsockname()[1]
         started.set()
@@ -181,8 +186,8 @@ class FakeController:
         if parts.path == "/api/v1/agent/join":
             if bearer != f"Bearer {JOIN_TOKEN}":
                 return 401, {"detail": "no such join token"}
-            return 200, {"token": "node-token", "cluster": "test"}
-        if bearer != "Bearer node-token":
+            return 200, {"token": self.node_token, "cluster": "test"}
+        if bearer != f"Bearer {self.node_token}":
             return 401, {"detail": "no such token"}
         if parts.path == "/api/v1/agent/sync":
             return 200, await self._sync(json.loads(body), reader)

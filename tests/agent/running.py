@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchestrator.agent import layout, procfs
+from orchestrator.agent import containment, layout, procfs
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, LaunchKind, Owner, Request
 from orchestrator.model.protocol import GangPart, Launch
@@ -89,10 +89,15 @@ class RunningAgent:
         }
         self.config_path.write_text(json.dumps(self.config))
         self.log = folder / "agent.log"
+        self.python_path: list[str] = []
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, failpoint: str = "", python: str = sys.executable) -> RunningAgent:
-        env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": PYCACHE}
+        env = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": ":".join([*self.python_path, str(ROOT)]),
+            "PYTHONPYCACHEPREFIX": PYCACHE,
+        }
         if failpoint:
             env["GANGLINE_FAILPOINT"] = failpoint
         with open(self.log, "ab") as log:
@@ -155,6 +160,15 @@ class RunningAgent:
         for record in self._workers():
             if procfs.start_of(record["pid"]) == record["start"]:
                 _kill(record["pid"])
+        self._remove_groups(place)
+
+    def _remove_groups(self, place: str) -> None:
+        home = containment.own_group()
+        if home and self.config.get("supervisor") != "process-tree":
+            base = os.path.join(home, containment.ROOT_GROUP, place)
+            if os.path.isdir(base):
+                until(lambda: not containment.units_on_node(base, place), "the control groups are empty")
+                containment.drop_base(base)
 
     def _workers(self) -> list[dict[str, Any]]:
         paths = Path(self.state_dir).glob(f"attempts/*/{layout.STATUS}")

@@ -22,6 +22,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from orchestrator.agent import layout, procfs, status
 from orchestrator.agent.attempts import Attempts, Wish
+from orchestrator.agent.board import Board
 from orchestrator.agent.history import History
 from orchestrator.agent.journal import Journal
 from orchestrator.agent.loop import Loop
@@ -77,7 +78,7 @@ class Machine(RuleBasedStateMachine):
         self.living: list[PlayedWorker] = []
         self.starter = PlayedStarter()
         # Every played worker has this process's number: a real signal would hit the test itself.
-        self.no_signals = mock.patch.object(Unit, "signal", lambda _unit, _number: None)
+        self.no_signals = mock.patch.object(Unit, "signal", return_value=None)
         self.no_signals.start()
         self._boot()
 
@@ -92,9 +93,8 @@ class Machine(RuleBasedStateMachine):
         self.loop = Loop(self.clock)
         self.starter = PlayedStarter()
         context = NodeContext("n", "n.x", self.folder, "", "process-tree", run_as_self=True)
-        self.attempts = Attempts(
-            self.journal, self.starter, self.loop, context, lambda: None, lambda: None  # type: ignore[arg-type]
-        )
+        board = Board(self.journal, self.starter, self.loop, context, lambda: None)  # type: ignore[arg-type]
+        self.attempts = Attempts(board, lambda: None)
         self.attempts.adopt()
 
     # --- the controller --------------------------------------------------------------------------------------------
@@ -105,7 +105,9 @@ class Machine(RuleBasedStateMachine):
         self._answer(Desired(attempt, phase, end=EndOrder("why") if phase is Phase.END else None))
 
     def _answer(self, desired: Desired) -> None:
-        sent = Sent(0, -1, self.clock.monotonic_us())  # asked before anything was acknowledged: nothing is forgotten
+        sent = Sent(
+            0, -1, self.clock.monotonic_us()
+        )  # asked before anything was acknowledged: nothing is forgotten
         self.attempts.want({desired.attempt: Wish(desired, encode(LAUNCH))}, sent)
 
     @rule()
@@ -157,7 +159,10 @@ class Machine(RuleBasedStateMachine):
             return
         worker.done = True
         if worker.writer is not None:
-            kinds = [record["k"] for _, record in status.read_records(os.path.join(worker.directory, layout.STATUS))[0]]
+            kinds = [
+                record["k"]
+                for _, record in status.read_records(os.path.join(worker.directory, layout.STATUS))[0]
+            ]
             if clean and "ended" not in kinds:
                 if worker.do == "mop" and "ranks" in kinds:
                     worker.writer.add({"k": "lost", "error": "killed", "t": 1})
@@ -167,15 +172,17 @@ class Machine(RuleBasedStateMachine):
 
     def _tell_death(self, worker: PlayedWorker) -> None:
         self.living.remove(worker)
-        unit = next((each for each in self.attempts.units.values() if each.directory == worker.directory), None)
+        unit = next(
+            (each for each in self.attempts.units.values() if each.directory == worker.directory), None
+        )
         if unit is not None and unit.doing == worker.do and unit.pidfd >= 0:
-            self.attempts._worker_gone(unit)
+            self.attempts.keepers.gone(unit)
 
     @rule()
     def look(self) -> None:
         self.clock.advance(2)
         self.loop._fire()
-        self.attempts.look_at_all()
+        self.attempts.reports.look_at_all()
 
     @rule()
     def kill_agent(self) -> None:
@@ -196,9 +203,17 @@ class Machine(RuleBasedStateMachine):
     def every_end_is_reported_once(self) -> None:
         self._collect()
         for attempt in ATTEMPTS:
-            ends = [event for event in self.heard if event["kind"] == "ended" and tuple(event["attempt"]) == attempt]
+            ends = [
+                event
+                for event in self.heard
+                if event["kind"] == "ended" and tuple(event["attempt"]) == attempt
+            ]
             assert len(ends) <= 1
-            starts = [event for event in self.heard if event["kind"] == "started" and tuple(event["attempt"]) == attempt]
+            starts = [
+                event
+                for event in self.heard
+                if event["kind"] == "started" and tuple(event["attempt"]) == attempt
+            ]
             assert len(starts) <= 1
 
     @invariant()
@@ -238,8 +253,16 @@ class DrainingMachine(Machine):
         self.drain()
         try:
             for attempt in ATTEMPTS:
-                ends = [event for event in self.heard if event["kind"] == "ended" and tuple(event["attempt"]) == attempt]
-                assert len(ends) == 1, (attempt, self.heard, {a: u.local for a, u in self.attempts.units.items()})
+                ends = [
+                    event
+                    for event in self.heard
+                    if event["kind"] == "ended" and tuple(event["attempt"]) == attempt
+                ]
+                assert len(ends) == 1, (
+                    attempt,
+                    self.heard,
+                    {a: u.local for a, u in self.attempts.units.items()},
+                )
             assert not self.attempts.held()
         finally:
             super().teardown()

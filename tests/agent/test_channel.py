@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import ssl
 import subprocess
@@ -39,7 +40,7 @@ def test_urls(url: str, want: Endpoint) -> None:
 
 @pytest.mark.parametrize("url", ["h:80", "ftp://h", "http://", ""])
 def test_what_is_no_url(url: str) -> None:
-    with pytest.raises(ValueError, match="expected|missing"):
+    with pytest.raises(ValueError, match=r"expected|missing"):
         parse_url(url)
 
 
@@ -86,13 +87,17 @@ def test_any_bytes_are_an_answer_an_error_or_too_few(data: bytes) -> None:
         assert result is None or isinstance(result, Reply)
 
 
+Served = tuple[Endpoint, "Server", ssl.SSLContext | None]
+
 # --- over real sockets ---------------------------------------------------------------------------------------------
 
 
 class Server:
     """Answers each request with its body; closes after `per_connection` answers."""
 
-    def __init__(self, sock: socket.socket, wrap: Callable[[socket.socket], socket.socket], per_connection: int) -> None:
+    def __init__(
+        self, sock: socket.socket, wrap: Callable[[socket.socket], socket.socket], per_connection: int
+    ) -> None:
         self.sock, self.wrap, self.per_connection = sock, wrap, per_connection
         self.connections = 0
         sock.listen(5)
@@ -157,10 +162,16 @@ def loop() -> Loop:
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
     """A key and a certificate for 127.0.0.1 in one file."""
+    return make_certificate(tmp_path)
+
+
+def make_certificate(tmp_path: Path) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the program 'openssl' (Debian package openssl)")
     path = tmp_path / "cert.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(path), "-out", str(path) + ".c"],
+         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", path, "-out", f"{path}.c"],
         check=True, capture_output=True,
     )  # fmt: skip
     path.write_text(path.read_text() + Path(str(path) + ".c").read_text())
@@ -168,7 +179,7 @@ def certificate(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(params=["tcp", "unix", "tls"])
-def served(request: pytest.FixtureRequest, tmp_path: Path, certificate: Path) -> Iterator[tuple[Endpoint, Server, ssl.SSLContext | None]]:
+def served(request: pytest.FixtureRequest, tmp_path: Path, certificate: Path) -> Iterator[Served]:
     wrap: Callable[[socket.socket], socket.socket] = lambda client: client  # noqa: E731
     context = None
     if request.param == "unix":
@@ -189,9 +200,7 @@ def served(request: pytest.FixtureRequest, tmp_path: Path, certificate: Path) ->
 
 
 @pytest.mark.system
-def test_requests_share_a_connection_and_survive_its_end(
-    loop: Loop, served: tuple[Endpoint, Server, ssl.SSLContext | None]
-) -> None:
+def test_requests_share_a_connection_and_survive_its_end(loop: Loop, served: Served) -> None:
     endpoint, server, context = served
     channel = Channel("c", endpoint, loop, context)
     for number in range(8):

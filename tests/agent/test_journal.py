@@ -1,4 +1,4 @@
-"""The journal: what it folds to, what a crash at any byte leaves, what a full disk leaves, what moves to the history."""
+"""The journal: what it folds to, what a crash at any byte or a full disk leaves, what moves to the history."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from orchestrator.agent import journal as journal_module
 from orchestrator.agent import outcome, records
 from orchestrator.agent.history import History
+from orchestrator.agent.idset import IdSet
 from orchestrator.agent.journal import Journal, JournalError
 from orchestrator.agent.records import Entry, Memory, intent
 from orchestrator.model.clock import ManualClock
@@ -104,7 +105,7 @@ def test_full_disk_leaves_nothing_of_a_commit(tmp_path: Path, monkeypatch: pytes
     journal.commit([ended(1)])
     before = state(journal)
     real = os.pwrite
-    monkeypatch.setattr(journal_module.os, "pwrite", lambda fd, data, at: real(fd, data[: len(data) // 2], at))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, data[: len(data) // 2], at))
     with pytest.raises(JournalError, match="No space left on device"):
         journal.commit([ended(2), ended(3)])
     assert state(journal) == before
@@ -124,7 +125,7 @@ def test_failed_fsync_means_another_file(tmp_path: Path, monkeypatch: pytest.Mon
     def fail(_fd: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(journal_module.os, "fdatasync", fail)
+    monkeypatch.setattr(os, "fdatasync", fail)
     with pytest.raises(JournalError):
         journal.commit([ended(2)])
     monkeypatch.undo()
@@ -156,7 +157,7 @@ def test_rewriting_keeps_what_is_live_or_unsent(tmp_path: Path, monkeypatch: pyt
 def test_history_is_bounded_by_count_and_age(tmp_path: Path) -> None:
     clock = ManualClock()
     history = History(str(tmp_path), keep_s=100, keep_count=4, clock=clock)
-    memory = Memory(records.IdSet())
+    memory = Memory(IdSet())
     for job in range(12):
         history.add([memory.of(AttemptId(job, 1))])
     assert [each["attempt"][0] for each in history.holdings()] == [8, 9, 10, 11]
@@ -167,7 +168,7 @@ def test_history_is_bounded_by_count_and_age(tmp_path: Path) -> None:
 
 def test_history_survives_half_a_line(tmp_path: Path) -> None:
     history = History(str(tmp_path), 100, 10, ManualClock())
-    memory = Memory(records.IdSet())
+    memory = Memory(IdSet())
     history.add([memory.of(AttemptId(1, 1))])
     path = tmp_path / "history.jsonl"
     path.write_bytes(path.read_bytes() + b'{"t": 1, "att')
@@ -199,7 +200,7 @@ def test_a_crash_at_any_byte_leaves_the_entries_before_it(
     whole = path.read_bytes()
     cut = data.draw(st.integers(first, len(whole)))
     path.write_bytes(whole[:cut])
-    expected = Memory(records.IdSet())
+    expected = Memory(IdSet())
     for line in whole[:cut].splitlines(keepends=True):
         if line.endswith(b"\n"):
             expected.fold(json.loads(line[9:]))

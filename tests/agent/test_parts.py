@@ -41,7 +41,9 @@ def write_config(folder: Path, **changes: Any) -> str:
 
 
 def test_config_with_its_defaults(tmp_path: Path) -> None:
-    made = config_module.load(write_config(tmp_path, gpus={"emulate": "always", "count": 4, "model": "H100", "memory": 5}))
+    made = config_module.load(
+        write_config(tmp_path, gpus={"emulate": "always", "count": 4, "model": "H100", "memory": 5})
+    )
     assert (made.min_uid, made.supervisor, made.gpus.count, made.gpus.memory) == (1000, "auto", 4, 5)
 
 
@@ -160,7 +162,11 @@ def fold(*records: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
 def test_outcome_of_a_failed_gang_part() -> None:
     started, failed, ended = fold(WORKER, RANKS, FAILED, EXIT, ENDED)
     assert (started["kind"], started["pids"]) == ("started", [11, 12])
-    assert (failed["kind"], failed["results"], failed["tail"]) == ("rank_failed", [{"rank": 1, "code": 3, "ended_us": 3}], "oh")
+    assert (failed["kind"], failed["results"], failed["tail"]) == (
+        "rank_failed",
+        [{"rank": 1, "code": 3, "ended_us": 3}],
+        "oh",
+    )
     assert (ended["kind"], ended["started"], ended["tail"]) == ("ended", True, "oh")
     assert [result["rank"] for result in ended["results"]] == [0, 1]
 
@@ -177,7 +183,9 @@ def test_outcome_of_a_failed_gang_part() -> None:
         ((WORKER, ENDED | {"found": 0}), {}, False, ""),
     ],
 )
-def test_outcome_of_other_ends(records: tuple[dict[str, Any], ...], more: dict[str, Any], started: bool, cause: str) -> None:
+def test_outcome_of_other_ends(
+    records: tuple[dict[str, Any], ...], more: dict[str, Any], started: bool, cause: str
+) -> None:
     ended = fold(*records, **more)[-1]
     assert ended["kind"] == "ended"
     assert (ended.get("started", False), ended.get("cause", "")) == (started, cause)
@@ -185,7 +193,9 @@ def test_outcome_of_other_ends(records: tuple[dict[str, Any], ...], more: dict[s
 
 
 def test_outcome_of_a_refusal_and_of_a_newer_agents_record() -> None:
-    refused = fold(WORKER, {"k": "of-tomorrow", "t": 2}, {"k": "refused", "code": "c", "error": "e", "t": 3})[-1]
+    refused = fold(WORKER, {"k": "of-tomorrow", "t": 2}, {"k": "refused", "code": "c", "error": "e", "t": 3})[
+        -1
+    ]
     assert (refused["kind"], refused["code"], refused["error"]) == ("prepare_failed", "c", "e")
 
 
@@ -196,7 +206,9 @@ def here() -> Owner:
     import pwd
 
     entry = pwd.getpwuid(os.geteuid())
-    return Owner(entry.pw_name, entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(entry.pw_name, entry.pw_gid)))
+    return Owner(
+        entry.pw_name, entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    )
 
 
 def test_own_user_needs_no_switch() -> None:
@@ -378,5 +390,7 @@ def test_agent_starts_without_what_is_large() -> None:
     heavy = ["asyncio", "ssl", "http.client", "logging", "random", "threading", "pydantic", "pynvml", "numpy"]
     code = f"import sys, orchestrator.agent.main; print([name for name in {heavy} if name in sys.modules])"
     root = Path(__file__).resolve().parents[2]
-    found = subprocess.run([sys.executable, "-S", "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
     assert found.stdout.strip() == "[]"

@@ -19,11 +19,15 @@ REAL = tuple(Gpu(slot, slot + 4, f"GPU-{slot}") for slot in range(4))  # the mac
 
 
 def context(**more: Any) -> NodeContext:
-    return NodeContext("n2", "n2.abc", "/state", "/state/notices", "process-tree", **{"gpus": EMULATED, **more})
+    return NodeContext(
+        "n2", "n2.abc", "/state", "/state/notices", "process-tree", **{"gpus": EMULATED, **more}
+    )
 
 
 def two_nodes(kind: LaunchKind, slots: tuple[int, ...] = (), tasks: int = 2, **job: Any) -> Launch:
-    spec = JobSpec("train", Request(nodes=2, per_node=PerNode(gpus=len(slots))), ("prog",), launch=kind, **job)
+    spec = JobSpec(
+        "train", Request(nodes=2, per_node=PerNode(gpus=len(slots))), ("prog",), launch=kind, **job
+    )
     parts = (GangPart("n1", "10.0.0.1", 0, tasks), GangPart("n2", "10.0.0.2", tasks, tasks))
     return Launch(spec, Owner("alice", 1000, 1000), parts, 1, slots, 4, 1 << 30, "10.0.0.1", 20001, "atlas")
 
@@ -49,8 +53,12 @@ def test_ranks_know_their_place_in_the_world() -> None:
     assert {name: env.get(name) for name in wanted} == wanted
 
 
-@pytest.mark.parametrize(("slots", "tasks", "processes"), [((), 1, "1"), ((0, 1, 2), 1, "3"), ((0, 1), 4, "4")])
-def test_launcher_runs_once_and_torchrun_finds_its_options(slots: tuple[int, ...], tasks: int, processes: str) -> None:
+@pytest.mark.parametrize(
+    ("slots", "tasks", "processes"), [((), 1, "1"), ((0, 1, 2), 1, "3"), ((0, 1), 4, "4")]
+)
+def test_launcher_runs_once_and_torchrun_finds_its_options(
+    slots: tuple[int, ...], tasks: int, processes: str
+) -> None:
     launch = two_nodes(LaunchKind.LAUNCHER, slots, tasks)
     assert len(build(SEVENTH, launch, context()).ranks) == 1
     env = env_of(launch, 0)
@@ -99,7 +107,13 @@ def test_own_variables_go_before_defaults_and_never_before_ours() -> None:
 def test_slurm_variables_only_where_asked_for() -> None:
     assert not any(name.startswith("SLURM") for name in env_of(two_nodes(LaunchKind.RANKS), 0))
     env = env_of(two_nodes(LaunchKind.RANKS, compat="slurm"), 1)
-    wanted = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NTASKS": "4", "SLURM_NNODES": "2"}
+    wanted = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_PROCID": "3",
+        "SLURM_LOCALID": "1",
+        "SLURM_NTASKS": "4",
+        "SLURM_NNODES": "2",
+    }
     assert {name: env.get(name) for name in wanted} == wanted
     assert env["SLURM_RESTART_COUNT"] == "1"
 

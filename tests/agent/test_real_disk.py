@@ -1,4 +1,4 @@
-"""A full disk under the agent: nothing is started that is not written first, nothing is lost, and it goes on by itself."""
+"""A full disk under the agent: nothing starts unwritten, nothing is lost, and it goes on by itself."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_second_order_shortens_the_grace(agent: RunningAgent, controller: FakeCo
     controller.wait_for(FIRST, EventKind.STARTED)
     until((agent.directory(FIRST) / "work" / "ready").exists, "the trap is set")
     controller.end("n1", FIRST, EndOrder("time limit", grace_s=300))
-    until(lambda: (agent.directory(FIRST) / "order.json").exists(), "the first order")
+    until((agent.directory(FIRST) / "order.json").exists, "the first order")
     controller.end("n1", FIRST, EndOrder("cancelled", grace_s=0))
     controller.wait_for(FIRST, EventKind.ENDED)
 
@@ -138,19 +138,22 @@ def test_second_order_shortens_the_grace(agent: RunningAgent, controller: FakeCo
 @pytest.mark.parametrize(
     "command",
     [
-        "sleep 300 & exit 0",
-        "setsid sh -c 'sleep 300 & exit 0' & wait",
-        "env -i setsid sh -c 'sleep 300 & exit 0' & wait",
+        "sleep 300 & echo $!",
+        "setsid sh -c 'sleep 300 & echo $!'",
+        "env -i setsid sh -c 'sleep 300 & echo $!'",
     ],
 )
 def test_daemon_that_left_its_group_is_found_and_ended(
     agent: RunningAgent, controller: FakeController, command: str
 ) -> None:
-    controller.run("n1", FIRST, shell(f"({command}) ; sleep 0.1; ps -eo pid,args | grep '[s]leep 300'"))
+    controller.run(
+        "n1",
+        FIRST,
+        shell(f"({command}); kill -0 $(cat daemon) || exit 9".replace("echo $!", "echo $! > daemon")),
+    )
     ended = controller.wait_for(FIRST, EventKind.ENDED)
-    daemon = int(ended.tail.split()[0])
-    assert not alive(daemon)
-    assert ended.results[0].ok
+    assert ended.results[0].ok, "the daemon lived when its rank ended"
+    assert not alive(int((agent.directory(FIRST) / "work" / "daemon").read_text()))
 
 
 def test_unknown_command_is_a_failure_of_the_job(agent: RunningAgent, controller: FakeController) -> None:

@@ -19,8 +19,8 @@ MakeCluster = Callable[..., Cluster]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest test first, so that other workers do the rest beside it.
 
-    httpcore leaves the socket of a refused connection on a Unix path to the garbage collector; with controllers that die
-    all the time that is no finding of these tests.
+    httpcore leaves the socket of a refused connection on a Unix path to the garbage collector; with controllers that
+    die all the time that is no finding of these tests.
     """
     items.sort(key=lambda item: "test_storm" not in item.nodeid)
     for item in items:

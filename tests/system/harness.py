@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from orchestrator.agent import layout
 from orchestrator.client import Client
 from orchestrator.controller.settings import Settings
+from orchestrator.ledger.events import JobSubmitted
 from orchestrator.model.errors import TimedOut, Unavailable
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import Contact
@@ -71,11 +72,13 @@ class Controller:
     def answers(self) -> bool:
         """Whether this very process says where it answers. AssertionError if it has ended."""
         try:
-            told = json.loads((self.state / "endpoint.json").read_text())["pid"] == self.process.pid
+            told = bool(json.loads((self.state / "endpoint.json").read_text())["pid"] == self.process.pid)
         except (OSError, ValueError):
             told = False
         if not told:
-            assert self.process.code() is None, f"the controller ended with {self.process.code()}: {self.last_words()}"
+            assert self.process.code() is None, (
+                f"the controller ended with {self.process.code()}: {self.last_words()}"
+            )
         return told
 
     def ready(self) -> float:
@@ -229,13 +232,17 @@ class Cluster:
         self.gates.append(Gate(self.folder / f"gate-{len(self.gates)}"))
         return self.gates[-1]
 
-    def document(self, name: str, work: Work, shape: Mapping[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    def document(
+        self, name: str, work: Work, shape: Mapping[str, Any] | None = None, **spec: Any
+    ) -> dict[str, Any]:
         """The job document of a piece of work."""
         command = ["/bin/sh", "-c", RANK]
         env = work.env(self.trace)
         return job_document(name, **(shape or single()), command=command, env=env, **spec)
 
-    def submit(self, name: str, work: Work | None = None, shape: Mapping[str, Any] | None = None, **spec: Any) -> int:
+    def submit(
+        self, name: str, work: Work | None = None, shape: Mapping[str, Any] | None = None, **spec: Any
+    ) -> int:
         """The id of a job that was acknowledged; its name is its key."""
         work = work or Work()
         return self.submit_document(self.document(name, work, shape, **spec), work)
@@ -302,7 +309,9 @@ class Cluster:
             for rank in range(placement.first_rank, placement.first_rank + placement.tasks):
                 wanted = self.work[job.id].output(job.id, last.number, rank)
                 chunk = self.client.logs(job.id, rank, limit=1 << 20)
-                assert (chunk.data.decode(), chunk.ended) == (wanted, True), f"output of {last.id} rank {rank}"
+                assert (chunk.data.decode(), chunk.ended) == (wanted, True), (
+                    f"output of {last.id} rank {rank}"
+                )
                 folder = self.agents[placement.node].attempt(job.id, last.number)
                 assert Path(layout.log_path(str(folder), rank)).read_text() == wanted
                 lines += wanted.count("\n")
@@ -356,7 +365,7 @@ def _check_all_ranks_ran(ledger: verify.Ledger, traces: list[Trace], work: Mappi
         if attempt == len(ledger.histories[job].attempts):
             ended_ranks[job] = ended_ranks.get(job, 0) + 1
     for event in ledger.events:
-        if isinstance(event.body, verify.events.JobSubmitted) and event.body.job in work:
+        if isinstance(event.body, JobSubmitted) and event.body.job in work:
             history = ledger.histories[event.body.job]
             if history.state == "succeeded":
                 assert ended_ranks.get(history.job, 0) == event.body.spec.request.total_tasks(), history
@@ -377,6 +386,11 @@ def retried(ask: Callable[[], T], what: str, deadline_s: float = DEADLINE_S) -> 
             if time.monotonic() > end:
                 raise AssertionError(f"not within {deadline_s:g} s: {what}: {error}") from error
         time.sleep(TRY_AGAIN_S)
+
+
+def tell(text: str) -> None:
+    """A figure for people: pytest shows it with -s or -rP, or when the test fails."""
+    sys.stdout.write(text + "\n")
 
 
 def contacts(cluster: Cluster) -> dict[str, str]:

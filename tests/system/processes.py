@@ -91,7 +91,13 @@ def cold(argv: Sequence[str], log: Path, mark: Path, more: Mapping[str, str] | N
     with log.open("ab") as output:
         return Child(
             subprocess.Popen(
-                argv, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+                argv,
+                env=env,
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
         )
 
@@ -136,7 +142,9 @@ def boxes(place: str) -> list[Path]:
     """Control groups of one agent's units."""
     home = containment.own_group()
     base = Path(home) / containment.ROOT_GROUP / place if home else None
-    return sorted(path for path in base.iterdir() if path.is_dir()) if base is not None and base.is_dir() else []
+    return (
+        sorted(path for path in base.iterdir() if path.is_dir()) if base is not None and base.is_dir() else []
+    )
 
 
 def boxed_pids(place: str) -> list[int]:
@@ -147,7 +155,7 @@ def boxed_pids(place: str) -> list[int]:
 def remove_boxes(place: str) -> None:
     """Take the agent's folder of control groups away; what lives there has been killed."""
     for box in boxes(place):
-        until(lambda box=box: containment.CgroupBox(str(box), "").remove(), f"{box} is empty", 10)  # type: ignore[misc]
+        until(containment.CgroupBox(str(box), "").remove, f"{box} is empty", 10)
     home = containment.own_group()
     with suppress(OSError):
         (Path(home) / containment.ROOT_GROUP / place).rmdir()

@@ -1,4 +1,4 @@
-"""A controller that is away, stopped or dead, for longer than leases last: no job dies of it, no node counts as lost."""
+"""A controller that is away for longer than leases last, stopped or dead: no job dies of it, no node counts as lost."""
 
 from __future__ import annotations
 

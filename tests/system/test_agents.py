@@ -1,4 +1,7 @@
-"""Agents, nurseries and shepherds killed while jobs run: what runs is adopted, what ended is told, nothing starts twice."""
+"""Agents, nurseries and shepherds killed while jobs run.
+
+What runs is adopted, what ended meanwhile is told, nothing starts twice.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ pytestmark = pytest.mark.system
 KILLS = 24
 SEED = 4
 # How a node keeps a unit together: with control groups where it may make them, else by descent and marks.
-supervisors = pytest.mark.parametrize("supervisor", ["process-tree", pytest.param("cgroup2", marks=pytest.mark.needs("root"))])
+supervisors = pytest.mark.parametrize(
+    "supervisor", ["process-tree", pytest.param("cgroup2", marks=pytest.mark.needs("root"))]
+)
 
 
 def one_attempt_each(cluster: Cluster) -> None:
@@ -32,10 +37,21 @@ def one_attempt_each(cluster: Cluster) -> None:
 def nursery_of(agent: Agent) -> int:
     """The process that forks the agent's workers."""
 
-    def found() -> int:
-        return next((each.pid for each in procfs.all_stats() if each.parent == agent.process.pid and each.name == "gl-nursery"), 0)
+    def found() -> list[int]:
+        children = [each for each in procfs.all_stats() if each.parent == agent.process.pid]
+        return [each.pid for each in children if each.name == "gl-nursery"]
 
-    return until(found, f"the nursery of {agent.name}")
+    return until(found, f"the nursery of {agent.name}")[0]
+
+
+def renewed(agent: Agent, killed: int) -> None:
+    """Wait until the agent has another one."""
+    until(lambda: nursery_of(agent) != killed, f"another nursery of {agent.name}")
+
+
+def end_recorded(agent: Agent, job: int) -> None:
+    """Wait until the shepherd has written down the end, for an agent to read."""
+    until(lambda: agent.records(job)[-1]["k"] == "ended", f"{agent.name}'s shepherd has recorded the end")
 
 
 @supervisors
@@ -90,7 +106,7 @@ def test_what_ends_while_the_agent_is_dead_is_told_by_the_next(cluster: Cluster,
     ranks.gone(10)
     ranks.close()
     for agent in cluster.agents.values():
-        until(lambda agent=agent: agent.records(job)[-1]["k"] == "ended", "the shepherd has recorded the end")  # type: ignore[misc]
+        end_recorded(agent, job)
     assert cluster.job(job).state == "running"
     for agent in cluster.agents.values():
         agent.start()
@@ -113,7 +129,7 @@ def test_killed_nursery_takes_nothing_with_it(cluster: Cluster) -> None:
             os.kill(pid, signal.SIGKILL)
         jobs += [cluster.submit(f"late-{turn}-{k}", Work(), gang(tasks=1, gpus=1)) for k in range(2)]
         for name, agent in cluster.agents.items():
-            until(lambda agent=agent, name=name: nursery_of(agent) != killed[name], f"another nursery of {name}")  # type: ignore[misc]
+            renewed(agent, killed[name])
     for found in cluster.succeeded(*jobs):
         cluster.check_logs(found)
     assert pids_of(cluster.job(job)) == pids
@@ -123,11 +139,15 @@ def test_killed_nursery_takes_nothing_with_it(cluster: Cluster) -> None:
 
 
 @supervisors
-def test_killed_shepherd_ends_its_gang_and_counts_as_the_nodes_failure(make_cluster: MakeCluster, supervisor: str) -> None:
-    """Its ranks are ended on both nodes; the job is tried again without using up what it allows of its own failures."""
+def test_killed_shepherd_ends_its_gang_and_counts_as_the_nodes_failure(
+    make_cluster: MakeCluster, supervisor: str
+) -> None:
+    """Its ranks are ended on both nodes; the job is tried again, and not as one that failed by itself."""
     cluster = make_cluster(agent={"supervisor": supervisor})
     gate = cluster.gate()
-    job = cluster.submit("job", Work(lines=5, gate=gate), gang(), retries={"node_failure": 1, "job_failure": 0})
+    job = cluster.submit(
+        "job", Work(lines=5, gate=gate), gang(), retries={"node_failure": 1, "job_failure": 0}
+    )
     before = cluster.running(job)
     shepherd = cluster.agents["n1"].shepherd(job)
     ranks = Held(pids_of(before))
@@ -138,7 +158,8 @@ def test_killed_shepherd_ends_its_gang_and_counts_as_the_nodes_failure(make_clus
     assert not set(pids_of(cluster.running(job))) & set(pids_of(before))
     gate.open()
     (ended,) = cluster.succeeded(job)
-    assert [(past.cause, past.detail) for past in ended.past] == [("node_failed", "n1: the shepherd was killed"), ("completed", "")]
+    told = [(past.cause, past.detail) for past in ended.past]
+    assert told == [("node_failed", "n1: the shepherd was killed"), ("completed", "")]
     cluster.check_logs(ended)
     ledger = cluster.finish()
     assert [each.retry_class for each in ledger.histories[job].attempts] == ["node_failure", ""]

@@ -129,10 +129,16 @@ def fill_ledger(cluster: Cluster) -> list[int]:
 
 def processes_of(cluster: Cluster, job: int) -> list[int]:
     """Living ranks of a job, by the traces that they have left."""
-    return [trace.pid for trace in cluster.traces() if trace.job == job and trace.what == "start" and alive(trace.pid)]
+    return [
+        trace.pid
+        for trace in cluster.traces()
+        if trace.job == job and trace.what == "start" and alive(trace.pid)
+    ]
 
 
-def test_a_controller_that_is_killed_on_a_full_disk_comes_back(make_cluster: MakeCluster, small_disk: Path) -> None:
+def test_a_controller_that_is_killed_on_a_full_disk_comes_back(
+    make_cluster: MakeCluster, small_disk: Path
+) -> None:
     cluster = make_cluster(state=small_disk / "s")
     ballast = Ballast(small_disk)
     gate = cluster.gate()
@@ -155,14 +161,17 @@ def test_a_controller_that_is_killed_on_a_full_disk_comes_back(make_cluster: Mak
 
 
 def test_full_disk_under_an_agent(make_cluster: MakeCluster, small_disk: Path) -> None:
-    """Its outbox, its plans and its records of units are there: what runs goes on, what ends is told later."""
+    """Its outbox, its plans and its records of units are there: what runs goes on, what ends is told later.
+
+    A failure's record carries the end of the output, more than the room that a file's last page may have left.
+    """
     cluster = make_cluster(nodes=1, agent={"state_dir": str(small_disk)})
     ballast = Ballast(small_disk)
     agent = cluster.agents["n1"]
     gate, other = cluster.gate(), cluster.gate()
     output = {"output": f"{cluster.folder}/%j-%t.out"}  # the job's own disk has room
     running = cluster.submit("running", Work(gate=gate), single(2), **output)
-    ends = cluster.submit("ends", Work(gate=other), single(2), **output)
+    ends = cluster.submit("ends", Work(lines=200, gate=other, code=3), single(2), **output)
     pids = pids_of(cluster.running(running))
     cluster.running(ends)
     ballast.fill()
@@ -180,7 +189,12 @@ def test_full_disk_under_an_agent(make_cluster: MakeCluster, small_disk: Path) -
     if agent.process.code() is not None:  # it may refuse to start without room, with a word about it
         assert "Traceback" not in agent.log_text()
         agent.start()
-    cluster.succeeded(ends, waits)
+    cluster.succeeded(waits)
+    ended = cluster.ended(ends)
+    assert (ended.state, ended.exit_code) == ("failed", 3)
+    first = ended.past[-1].first_failed
+    assert first is not None
+    assert first.tail.endswith(f"{ends}/1 rank {first.rank} line 200 of 200\n")
     assert pids_of(cluster.job(running)) == pids
     gate.open()
     cluster.succeeded(running)

@@ -48,7 +48,9 @@ def _set(group: Path, *, frozen: bool) -> None:
 
 def _is_frozen(group: Path) -> bool:
     state = group / "freezer.state"
-    return state.read_text().strip() == "FROZEN" if state.exists() else "frozen 1" in (group / "cgroup.events").read_text()
+    if state.exists():
+        return state.read_text().strip() == "FROZEN"
+    return "frozen 1" in (group / "cgroup.events").read_text()
 
 
 def _removed(group: Path) -> bool:
@@ -95,7 +97,9 @@ def test_a_frozen_rank_keeps_its_device_and_drains_its_node(make_cluster: MakeCl
 
 def fills_the_rest(cluster: Cluster, job: int, slots: list[int]) -> None:
     """Work comes to the other node only; what needs n1 waits; the device stays the frozen job's."""
-    assert [cluster.succeeded(cluster.submit(f"beside-{k}", Work(), single(4)))[0].node_names for k in range(2)] == [["n2"]] * 2
+    for number in range(2):
+        (beside,) = cluster.succeeded(cluster.submit(f"beside-{number}", Work(), single(4)))
+        assert beside.node_names == ["n2"]
     waits = cluster.submit("waits", Work(), gang(tasks=1, gpus=8))
     until(lambda: cluster.job(waits).reason is not None, "the reason of what waits")
     time.sleep(WATCH_S)  # that nothing happens can only be seen by looking for a while

@@ -13,7 +13,7 @@ import pytest
 from orchestrator.agent import procfs
 from orchestrator.cli import demo_ring
 from orchestrator.wire import api as wire
-from tests.system.harness import Cluster, pids_of
+from tests.system.harness import Cluster, pids_of, tell
 from tests.system.processes import Held, until
 from tests.system.workload import gang, job_document
 
@@ -43,20 +43,29 @@ def test_sixteen_pids_under_two_shepherds(cluster: Cluster) -> None:
     pids = pids_of(job)
     assert len(set(pids)) == 16
     assert job.attempt is not None
-    assert [(part.node, len(part.pids), part.first_rank) for part in job.attempt.parts] == [("n1", 8, 0), ("n2", 8, 8)]
+    assert [(part.node, len(part.pids), part.first_rank) for part in job.attempt.parts] == [
+        ("n1", 8, 0),
+        ("n2", 8, 8),
+    ]
     for part in job.attempt.parts:
         shepherd = cluster.agents[part.node].shepherd(job.id)
         assert {stat.parent for pid in part.pids if (stat := procfs.stat(pid))} == {shepherd}
-        assert stat_name(shepherd) == "gl-shepherd"
+        assert name_of(shepherd) == "gl-shepherd"
     cluster.client.cancel(job.id)
     assert cluster.ended(job.id).state == "cancelled"
     cluster.finish()
 
 
-def stat_name(pid: int) -> str:
+def name_of(pid: int) -> str:
     """What `ps` calls it."""
     found = procfs.stat(pid)
     return found.name if found is not None else ""
+
+
+def state_of(pid: int) -> str:
+    """As `ps` shows it: T for stopped."""
+    found = procfs.stat(pid)
+    return found.state if found is not None else ""
 
 
 @pytest.mark.parametrize("rank", [0, 11])
@@ -64,7 +73,7 @@ def test_a_stopped_rank_stops_the_sum_and_goes_on(cluster: Cluster, rank: int) -
     job = ring(cluster)
     pid = pids_of(job)[rank]
     os.kill(pid, signal.SIGSTOP)
-    until(lambda: procfs.stat(pid).state == "T", f"rank {rank} is stopped")  # type: ignore[union-attr]
+    until(lambda: state_of(pid) == "T", f"rank {rank} is stopped")
     until(lambda: settled(cluster, job.id), "no round comes any more")
     before = rounds(cluster, job.id)
     assert cluster.job(job.id).state == "running"
@@ -89,7 +98,7 @@ def test_a_killed_rank_ends_all_sixteen_and_is_named(cluster: Cluster, rank: int
     os.kill(pids_of(job)[rank], signal.SIGKILL)
     took = held.gone(END_S)
     held.close()
-    print(f"from the kill of rank {rank} to the last of 16 gone: {took:.3f} s")
+    tell(f"from the kill of rank {rank} to the last of 16 gone: {took:.3f} s")
     ended = cluster.ended(job.id)
     node = "n1" if rank < 8 else "n2"
     assert (ended.state, ended.exit_code) == ("failed", 128 + signal.SIGKILL)
@@ -103,13 +112,15 @@ def test_a_killed_rank_ends_all_sixteen_and_is_named(cluster: Cluster, rank: int
 def test_ranks_that_ignore_the_signal_are_gone_in_time_too(cluster: Cluster) -> None:
     """The others are asked first, and killed after a second's grace."""
     script = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
-    job = cluster.running(cluster.submit_document(job_document("deaf", **gang(tasks=8, gpus=8), command=script)))
+    job = cluster.running(
+        cluster.submit_document(job_document("deaf", **gang(tasks=8, gpus=8), command=script))
+    )
     for rank in range(16):
-        until(lambda rank=rank: cluster.client.logs(job.id, rank).data == b"ready\n", f"rank {rank} is deaf")  # type: ignore[misc]
+        assert cluster.client.logs(job.id, rank, wait_s=30).data == b"ready\n"
     held = Held(pids_of(job))
     os.kill(pids_of(job)[9], signal.SIGKILL)
     took = held.gone(END_S)
     held.close()
-    print(f"deaf ranks, from the kill to the last of 16 gone: {took:.3f} s")
+    tell(f"deaf ranks, from the kill to the last of 16 gone: {took:.3f} s")
     assert cluster.ended(job.id).why == "rank 9 on n2 failed first, by signal 9"
     cluster.finish()

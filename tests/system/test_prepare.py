@@ -20,7 +20,9 @@ def marks(cluster: Cluster) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("shape", [single(), gang(tasks=1, gpus=1)], ids=["single", "gang"])
-def test_a_job_that_fails_everywhere_is_held_and_no_node_is_marked(make_cluster: MakeCluster, shape: dict[str, object]) -> None:
+def test_a_job_that_fails_everywhere_is_held_and_no_node_is_marked(
+    make_cluster: MakeCluster, shape: dict[str, object]
+) -> None:
     cluster = make_cluster(nodes=3)
     job = cluster.submit("nowhere", Work(), shape, workdir="/no/such/folder")
     until(lambda: cluster.job(job).state == "held", "the job is held")
@@ -40,7 +42,9 @@ def test_a_job_that_fails_everywhere_is_held_and_no_node_is_marked(make_cluster:
 
 
 @pytest.mark.parametrize("shape", [single(), gang(tasks=1, gpus=1)], ids=["single", "gang"])
-def test_a_job_that_fails_on_one_node_runs_on_others(make_cluster: MakeCluster, tmp_path: Path, shape: dict[str, object]) -> None:
+def test_a_job_that_fails_on_one_node_runs_on_others(
+    make_cluster: MakeCluster, tmp_path: Path, shape: dict[str, object]
+) -> None:
     """Its output goes to a folder for each node, and on n1 a file stands in the way."""
     cluster = make_cluster(nodes=3)
     output = tmp_path / "out"

@@ -52,7 +52,9 @@ class Running:
     def undisturbed(self) -> None:
         """The very same processes run on, each started once."""
         assert all(alive(pid) for job in self.staying for pid in self.pids[job])
-        traces = [trace for trace in self.cluster.traces() if trace.what == "start" and trace.job in self.pids]
+        traces = [
+            trace for trace in self.cluster.traces() if trace.what == "start" and trace.job in self.pids
+        ]
         starts = [(trace.job, trace.attempt, trace.rank) for trace in traces]
         assert len(starts) == len(set(starts)) == sum(map(len, self.pids.values()))
 
@@ -80,7 +82,9 @@ def test_an_old_backup_under_running_jobs(make_cluster: MakeCluster) -> None:
     new = [job for job in running.pids if cluster.job(job).name.startswith("new")]
 
     restored(cluster, backup)
-    until(lambda: len({orphan.attempt for orphan in cluster.client.orphans()}) >= NEW, "all orphans are listed")
+    until(
+        lambda: len({orphan.attempt for orphan in cluster.client.orphans()}) >= NEW, "all orphans are listed"
+    )
     assert cluster.client.status().recovering
     waits = cluster.submit("waits")
     assert waits > max(running.pids), "an id that a forgotten job has was given again"

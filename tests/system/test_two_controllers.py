@@ -46,7 +46,9 @@ def test_the_older_stops_and_no_job_is_disturbed(make_cluster: MakeCluster) -> N
         assert old_client.status().epoch
         take_over(cluster)
         older_stopped(cluster)
-        served = [_epoch(old_client) for _ in range(2)]  # the connection that it had is gone; a new one finds the new one
+        served = [
+            _epoch(old_client) for _ in range(2)
+        ]  # its connection is gone; the next one finds the new controller
     assert served[-1] == cluster.client.status().epoch
     assert all(alive(pid) for pid in pids)
     after = cluster.submit("after", Work(), gang())
@@ -67,7 +69,7 @@ def _epoch(client: Client) -> int:
 
 
 def test_an_idle_older_controller_notices_too(cluster: Cluster) -> None:
-    """Nobody writes to it, and its agents wait at it for news: it must look by itself, or the new one waits for them."""
+    """Nobody writes to it, and agents wait at it for news that the new one has: it must look by itself."""
     take_over(cluster)
     began = time.monotonic()
     cluster.succeeded(cluster.submit("after", Work(), single(4)))

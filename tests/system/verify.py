@@ -71,7 +71,8 @@ def read_ledger(folder: Path) -> Ledger:
         stored = list(store.tail(0))
     finally:
         store.close()
-    state, histories = State(), {}
+    state = State()
+    histories: dict[int, History] = {}
     found = [from_stored(each) for each in stored]
     for event in found:
         apply(state, event)
@@ -114,7 +115,9 @@ def check_histories(histories: Iterable[History]) -> None:
             assert attempted.cause, f"attempt {history.job}/{attempted.number} has not ended"
         good = [each for each in history.attempts if each.cause == EndCause.COMPLETED]
         for earlier in history.attempts[:-1]:
-            assert earlier.cause in RETRYING, f"{history.job}/{earlier.number} ended {earlier.cause} and was repeated"
+            assert earlier.cause in RETRYING, (
+                f"{history.job}/{earlier.number} ended {earlier.cause} and was repeated"
+            )
         assert len(good) == (history.state == JobState.SUCCEEDED), f"job {history.job}: {history}"
 
 
@@ -124,7 +127,9 @@ def check_submits(ledger: Ledger, acknowledged: dict[str, int]) -> None:
     for history in ledger.histories.values():
         made.setdefault(history.name, []).append(history.job)
     for name, job in acknowledged.items():
-        assert made.get(name) == [job], f"{name} was acknowledged as job {job}; the ledger has {made.get(name)}"
+        assert made.get(name) == [job], (
+            f"{name} was acknowledged as job {job}; the ledger has {made.get(name)}"
+        )
     doubled = {name: jobs for name, jobs in made.items() if len(jobs) > 1}
     assert not doubled, f"keys with several jobs: {doubled}"
 

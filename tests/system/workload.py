@@ -70,7 +70,8 @@ class Work:
     def output(self, job: int, attempt: int, rank: int) -> str:
         """All that a rank prints."""
         return "".join(
-            f"{job}/{attempt} rank {rank} line {number} of {self.lines}\n" for number in range(1, self.lines + 1)
+            f"{job}/{attempt} rank {rank} line {number} of {self.lines}\n"
+            for number in range(1, self.lines + 1)
         )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from orchestrator.model.codec import decode, encode
-from orchestrator.model.node import NodeFacts
-from orchestrator.telemetry import devices, host
+from orchestrator.model.node import Device, NodeFacts
+from orchestrator.telemetry import host
 from orchestrator.telemetry.devices import GpuConfig, compute_pids, discover
 from orchestrator.telemetry.facts import node_facts
 
@@ -85,15 +85,18 @@ def test_real_devices_in_pci_order(nvml: PlayedNvml) -> None:
 
 def test_nodes_that_share_a_machine_take_their_own_devices(nvml: PlayedNvml) -> None:
     found = discover(GpuConfig(only=(1, 2)))
-    assert [(each.device.slot, each.device.uuid, each.ordinal) for each in found] == [(0, "GPU-b", 1), (1, "GPU-c", 2)]
+    assert [(each.device.slot, each.device.uuid, each.ordinal) for each in found] == [
+        (0, "GPU-b", 1),
+        (1, "GPU-c", 2),
+    ]
     assert discover(GpuConfig(only=(), emulate="never")) == ()
 
 
 def test_emulated_ones_say_so(nvml: PlayedNvml) -> None:
     found = discover(GpuConfig("always", "H100", 2, 80 << 30))
     assert [each.device for each in found] == [
-        devices.Device(0, "H100", 80 << 30, emulated=True),
-        devices.Device(1, "H100", 80 << 30, emulated=True),
+        Device(0, "H100", 80 << 30, emulated=True),
+        Device(1, "H100", 80 << 30, emulated=True),
     ]
 
 
@@ -120,7 +123,11 @@ def test_facts_of_this_host() -> None:
     facts = node_facts(found, supervisor="cgroup2", run_as_self=True)
     assert facts.cores == len(os.sched_getaffinity(0))
     assert facts.memory == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert (facts.boot_id, facts.hostname, facts.run_as) == (host.boot_id(), host.hostname(), host.user_name())
+    assert (facts.boot_id, facts.hostname, facts.run_as) == (
+        host.boot_id(),
+        host.hostname(),
+        host.user_name(),
+    )
     assert not facts.can_switch_user
     assert decode(NodeFacts, encode(facts)) == facts
 

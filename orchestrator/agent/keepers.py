@@ -1,0 +1,154 @@
+"""The lives of workers: asked for, held, found dead, and watched where they may hang.
+
+Comes in: units and what should be done for them. Goes out: requests to the nursery, signals; a call when a preparer
+is done. Called by: attempts (deeds, adoption), the daemon (the watch).
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+from orchestrator.agent import log, outcome, plan, procfs, records, worker
+from orchestrator.agent.board import Board
+from orchestrator.agent.loop import READ
+from orchestrator.agent.reconcile import Local
+from orchestrator.agent.reports import Reports
+from orchestrator.agent.shepherd import ORDER_SIGNAL
+from orchestrator.agent.unit import Unit
+from orchestrator.model.clock import SECOND
+
+MOST_TRIES = 3  # workers for one attempt that die before they take it
+SETUP_S = (
+    120.0  # a worker that has not set its attempt up after so long hangs: its file server does not answer
+)
+SLOW_S = (
+    10.0  # beyond grace and gate, before a worker that should have ended its unit counts as hanging itself
+)
+
+
+class Keepers:
+    """`prepared` is called with a unit whose preparer is gone."""
+
+    def __init__(self, board: Board, reports: Reports, prepared: Callable[[Unit], None]) -> None:
+        self._board = board
+        self._reports = reports
+        self._prepared = prepared
+
+    def ask(self, unit: Unit, do: str) -> None:
+        """A worker that does `do` for the unit."""
+        unit.doing = do
+        unit.asked_us = self._now()
+        self._board.starter.ask(do, unit.directory, lambda pid, start: self._made(unit, do, pid, start))
+
+    def mop(self, unit: Unit) -> None:
+        """Make sure that nothing of it is left and that it never starts."""
+        unit.local = Local.ENDING
+        try:
+            if not unit.has_plan():
+                unit.write_plan(plan.bare(unit.attempt, self._board.context))
+        except OSError as error:
+            self._board.trouble.error(
+                f"{unit.directory}: {error.strerror}; {unit.attempt} is not cleaned up yet"
+            )
+            self._board.later(f"mop-{unit.attempt}", lambda: self.mop(unit))
+            return
+        self.ask(unit, "mop")
+
+    def hold(self, unit: Unit) -> None:
+        """Hear of the death of the worker that the unit is attached to, and repeat an order that it may have missed."""
+        self._board.loop.watch(unit.pidfd, READ, lambda _: self.gone(unit))
+        unit.asked_us = unit.asked_us or self._now()
+        if unit.order is not None:
+            unit.ordered_us = unit.ordered_us or self._now()
+        if unit.order is not None and unit.doing == "run":
+            unit.signal(ORDER_SIGNAL)
+        elif unit.order is not None and unit.doing == "prepare":
+            unit.signal(signal.SIGKILL)
+
+    def let_go(self, unit: Unit) -> None:
+        """The unit is over, whether its worker lives on or not."""
+        if unit.pidfd >= 0:
+            self._board.loop.forget(unit.pidfd)
+            unit.detach()
+
+    def _made(self, unit: Unit, do: str, pid: int, start: int) -> None:
+        if self._board.units.get(unit.attempt) is not unit:
+            return  # it is over already
+        if (
+            not pid
+        ):  # the nursery is gone, its answer with it; asking again is safe, for one worker alone can claim
+            self.ask(unit, do)
+        elif unit.attach(pid, start):
+            self.hold(unit)
+        else:
+            self.gone(unit)
+
+    def gone(self, unit: Unit) -> None:
+        """Its worker has died: with everything recorded, or by a kill."""
+        self.let_go(unit)
+        did, unit.doing = unit.doing, ""
+        if did == "prepare":
+            self._prepared(unit)
+            return
+        self._reports.look_at(unit)
+        if unit.outcome.over or unit.doing:
+            return
+        if unit.attach_recorded():  # another worker had claimed it before ours
+            unit.doing = unit.outcome.worker["do"] if unit.outcome.worker else ""
+            self.hold(unit)
+        elif did == "run" and not unit.claimed() and unit.tries < MOST_TRIES and unit.order is None:
+            unit.tries += 1  # the worker died before it took the attempt: it never started
+            self.ask(unit, "run")
+        elif did == "mop":
+            why = worker.read_crash(unit.directory) or "killed"
+            log.error(f"{unit.attempt}: the cleaning worker died: {why}; again")
+            self._board.later(f"mop-{unit.attempt}", lambda: self.mop(unit))
+        else:
+            if not unit.claimed() and unit.order is None:
+                unit.assume(
+                    loss=unit.loss
+                    or worker.read_crash(unit.directory)
+                    or "its workers died before they took it"
+                )
+            self.mop(unit)
+
+    # --- workers that hang -----------------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Kill workers that hang; say so where even that does not help."""
+        for unit in list(self._board.units.values()):
+            if unit.pidfd < 0:
+                continue
+            if unit.killed_us:
+                self._watch_killed(unit)
+            elif self._hangs(unit):
+                log.error(f"{unit.attempt}: its worker hangs and is killed: {procfs.describe([unit.pid])}")
+                unit.killed_us = self._now()
+                unit.signal(signal.SIGKILL)
+
+    def _hangs(self, unit: Unit) -> bool:
+        now = self._now()
+        if unit.ordered_us and unit.order is not None and not unit.outcome.stuck:
+            patience = unit.order.grace_s + self._board.context.stuck_s + SLOW_S
+            return now - unit.ordered_us > patience * SECOND
+        setting_up = unit.doing == "prepare" or (unit.doing == "run" and not unit.outcome.started)
+        if setting_up and now - unit.asked_us > SETUP_S * SECOND:
+            unit.assume(
+                loss=f"setting it up took over {SETUP_S:.0f} s: does the file server of its folders answer?"
+            )
+            return True
+        return False
+
+    def _watch_killed(self, unit: Unit) -> None:
+        """SIGKILL can't end a process that waits in the kernel: then the attempt may still come alive."""
+        if unit.outcome.stuck or self._now() - unit.killed_us < self._board.context.stuck_s * SECOND:
+            return
+        error = f"SIGKILL has not ended its own worker {procfs.describe([unit.pid])}"
+        event = outcome.stuck(unit.attempt, self._board.loop.clock.now_us(), error)
+        record = self._board.journal.memory.records.get(unit.attempt)
+        if self._board.report([records.event(event, record.offset if record is not None else 0)]):
+            unit.outcome.stuck = True
+
+    def _now(self) -> int:
+        return self._board.loop.clock.monotonic_us()
