@@ -7,7 +7,6 @@ how they live and die is in `keepers`.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +59,7 @@ class Attempts:
         self.units = board.units
         self.reports = Reports(board, self._over)
         self.keepers = Keepers(board, self.reports, self._preparer_gone)
+        self.reports.preparing = self.keepers.preparer_told
         self._wishes: dict[AttemptId, Wish] = {}
 
     def held(self) -> list[AttemptId]:
@@ -191,6 +191,7 @@ class Attempts:
         self.units[unit.attempt] = unit
         if step is Step.PREPARE:
             unit.local = Local.PREPARING
+            unit.forget_preparation()
             self.keepers.ask(unit, "prepare")
         elif step is Step.RUN:
             unit.local = Local.RUNNING
@@ -200,7 +201,7 @@ class Attempts:
         elif step is Step.STOP_PREPARING:
             unit.order = todo.desired.end or EndOrder("")
             unit.ordered_us = self._board.loop.clock.monotonic_us()
-            unit.signal(signal.SIGKILL)
+            self.keepers.kill(unit)
         elif step is Step.ORDER:
             self._order(unit, todo.desired.end or EndOrder(""))
         else:

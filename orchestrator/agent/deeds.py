@@ -11,19 +11,15 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.agent import housekeeping, layout, mop, preparer, reader
+from orchestrator.agent import housekeeping, layout, mop, reader
 from orchestrator.model.clock import SystemClock
 
 Request = dict[str, Any]
 
 
 def do_deed(request: Request, fds: list[int], siblings: frozenset[int]) -> None:
-    """`fds`: descriptors that came with the request; `siblings`: the nursery's shepherds."""
+    """`fds`: descriptors that came with the request; `siblings`: the nursery's living workers."""
     _DEEDS[request["do"]](request, fds, siblings)
-
-
-def _prepare(request: Request, _fds: list[int], _siblings: frozenset[int]) -> None:
-    preparer.run(request["dir"], SystemClock())
 
 
 def _mop(request: Request, _fds: list[int], siblings: frozenset[int]) -> None:
@@ -48,7 +44,6 @@ def _sweep(request: Request, _fds: list[int], _siblings: frozenset[int]) -> None
 
 
 _DEEDS: dict[str, Callable[[Request, list[int], frozenset[int]], None]] = {
-    "prepare": _prepare,
     "mop": _mop,
     "read": _read,
     "purge": _purge,

@@ -39,7 +39,9 @@ class Keepers:
         """A worker that does `do` for the unit."""
         unit.doing = do
         unit.asked_us = self._now()
-        self._board.starter.ask(do, unit.directory, lambda pid, start: self._made(unit, do, pid, start))
+        unit.request = self._board.starter.ask(
+            do, unit.directory, lambda pid, start: self._made(unit, do, pid, start)
+        )
 
     def mop(self, unit: Unit) -> None:
         """Make sure that nothing of it is left and that it never starts."""
@@ -64,7 +66,33 @@ class Keepers:
         if unit.order is not None and unit.doing == "run":
             unit.signal(ORDER_SIGNAL)
         elif unit.order is not None and unit.doing == "prepare":
-            unit.signal(signal.SIGKILL)
+            self.kill(unit)
+
+    def kill(self, unit: Unit) -> None:
+        """End its worker: through the nursery, which knows whether the process still works for this unit."""
+        if unit.pidfd < 0:
+            return  # `hold` kills it when it is known
+        unit.killed_us = self._now()
+        self._board.starter.ask(
+            "kill",
+            "",
+            lambda pid, known: self._kill_told(unit, pid, known),
+            target=unit.request,
+            pid=unit.pid,
+        )
+
+    def _kill_told(self, unit: Unit, pid: int, known: int) -> None:
+        if not pid and known:
+            unit.signal(signal.SIGKILL)  # a worker of an earlier nursery: it serves nobody else
+        elif not pid:
+            unit.killed_us = 0  # the request was lost with the nursery: the watch tries again
+
+    def preparer_told(self, unit: Unit) -> None:
+        """A preparer may have come to its result; its process may live on for others."""
+        if unit.doing == "prepare" and unit.preparation() is not None:
+            self.let_go(unit)
+            unit.doing = ""
+            self._prepared(unit)
 
     def let_go(self, unit: Unit) -> None:
         """The unit is over, whether its worker lives on or not."""
@@ -124,14 +152,13 @@ class Keepers:
                 self._watch_killed(unit)
             elif self._hangs(unit):
                 log.error(f"{unit.attempt}: its worker hangs and is killed: {procfs.describe([unit.pid])}")
-                unit.killed_us = self._now()
-                unit.signal(signal.SIGKILL)
+                self.kill(unit)
 
     def _hangs(self, unit: Unit) -> bool:
         now = self._now()
-        if unit.ordered_us and unit.order is not None and not unit.outcome.stuck:
+        if unit.ordered_us and unit.order is not None:
             patience = unit.order.grace_s + self._board.context.stuck_s + SLOW_S
-            return now - unit.ordered_us > patience * SECOND
+            return not unit.outcome.stuck and now - unit.ordered_us > patience * SECOND
         setting_up = unit.doing == "prepare" or (unit.doing == "run" and not unit.outcome.started)
         if setting_up and now - unit.asked_us > SETUP_S * SECOND:
             unit.assume(

@@ -22,7 +22,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.agent import procfs, shepherd, worker
+from orchestrator.agent import preparer, procfs, shepherd, worker
 from orchestrator.agent.deeds import do_deed
 from orchestrator.model.clock import SystemClock
 
@@ -34,11 +34,19 @@ IDLE_S = 10.0  # after which they end
 MOST_ATTEMPTS = 500  # of one shepherd, so that nothing can pile up in it
 
 
+_KEPT = {
+    "run": shepherd.run,
+    "prepare": preparer.run,
+}  # deeds of processes that are kept for the next attempt
+_NAMES = {"run": "gl-shepherd", "prepare": "gl-prepare"}
+
+
 @dataclass(slots=True)
 class _Shepherd:
     sock: socket.socket
     pid: int
     start: int
+    request: int  # what it works on, or worked on last
     idle_since: float = 0.0
 
 
@@ -51,6 +59,7 @@ class Nursery:
         self._poll.register(agent.fileno(), select.POLLIN)
         self._shepherds: dict[int, _Shepherd] = {}
         self._idle: list[_Shepherd] = []
+        self._others: dict[int, int] = {}  # workers for one deed: pid and start
 
     def serve(self) -> None:
         """Until the agent is gone."""
@@ -67,12 +76,15 @@ class Nursery:
         if not data:
             self._farewell()
         request: dict[str, Any] = json.loads(data)
-        if request["do"] == "run":
-            made = self._reuse(data) or self._new_shepherd(request)
+        if request["do"] == "kill":
+            pid, start = self._kill(request["pid"], request["target"])
+        elif request["do"] in _KEPT:
+            made = self._reuse(data, request["id"]) or self._new_shepherd(request)
             pid, start = made.pid, made.start
         else:
-            pid = self._fork(request, fds)
-            start = procfs.start_of(pid)
+            siblings = self._siblings()
+            pid = self._fork(request, fds, siblings)
+            start = self._others[pid] = procfs.start_of(pid)
         for fd in fds:
             os.close(fd)
         try:
@@ -91,11 +103,26 @@ class Nursery:
 
     # --- shepherds -------------------------------------------------------------------------------------------------
 
-    def _reuse(self, data: bytes) -> _Shepherd | None:
+    def _kill(self, pid: int, request: int) -> tuple[int, int]:
+        """End the process that works on `request`, unless it has done so and serves another attempt by now.
+
+        0, 1: it is of no nursery that could have given it more work: whoever asks may kill it without asking.
+        """
+        who = next((each for each in self._shepherds.values() if each.pid == pid), None)
+        if who is None:
+            return 0, 1
+        if select.select([who.sock], [], [], 0)[0]:
+            self._heard(who)
+        if who.sock.fileno() >= 0 and who not in self._idle and who.request == request:
+            os.kill(pid, signal.SIGKILL)
+        return pid, who.start
+
+    def _reuse(self, data: bytes, request: int) -> _Shepherd | None:
         while self._idle:
             chosen = self._idle.pop()
             try:
                 chosen.sock.send(data)
+                chosen.request = request
                 return chosen
             except OSError:
                 self._forget(chosen)
@@ -108,7 +135,7 @@ class Nursery:
             ours.close()
             self._be_shepherd(request, theirs)
         theirs.close()
-        made = _Shepherd(ours, pid, procfs.start_of(pid))
+        made = _Shepherd(ours, pid, procfs.start_of(pid), request["id"])
         self._shepherds[ours.fileno()] = made
         self._poll.register(ours.fileno(), select.POLLIN)
         return made
@@ -150,50 +177,55 @@ class Nursery:
 
     def _be_shepherd(self, request: dict[str, Any], sock: socket.socket) -> None:
         """The shepherd's process, from its first line to its end."""
-        directory = request["dir"]
         code = 1
         try:
             self._leave_nursery()
             clock = SystemClock()
             for _ in range(MOST_ATTEMPTS):
-                worker.name_process("gl-shepherd")
-                shepherd.run(directory, clock)
+                worker.name_process(_NAMES[request["do"]])
+                _KEPT[request["do"]](request["dir"], clock)
                 worker.name_process("gl-idle")
-                directory = _next_attempt(sock)
-                if not directory:
+                following = _next_request(sock)
+                if following is None:
                     break
+                request = following
             code = 0
         except BaseException as error:  # noqa: BLE001 - its end must be told, whatever it was; it goes nowhere from here
-            worker.note_crash(directory, error)
+            worker.note_crash(request["dir"], error)
         finally:
             os._exit(code)
 
-    def _fork(self, request: dict[str, Any], fds: list[int]) -> int:
+    def _fork(self, request: dict[str, Any], fds: list[int], siblings: frozenset[int]) -> int:
         """A worker for one deed."""
         pid = os.fork()
         if pid:
             return pid
         code = 1
         try:
-            strays = frozenset(each.pid for each in self._shepherds.values())
             self._leave_nursery()
             worker.name_process(f"gl-{request['do']}")
-            do_deed(request, fds, strays)
+            do_deed(request, fds, siblings)
             code = 0
         except BaseException as error:  # noqa: BLE001 - as above
             worker.note_crash(request["dir"], error)
         finally:
             os._exit(code)
 
+    def _siblings(self) -> frozenset[int]:
+        """All workers that live: children of the nursery that no dead shepherd has left behind."""
+        self._others = {pid: start for pid, start in self._others.items() if procfs.start_of(pid) == start}
+        return frozenset([*self._others, *(each.pid for each in self._shepherds.values())])
 
-def _next_attempt(sock: socket.socket) -> str:
-    """Say that this shepherd is idle and wait for the folder of its next attempt; empty when the nursery is gone."""
+
+def _next_request(sock: socket.socket) -> dict[str, Any] | None:
+    """Say that this shepherd is idle and wait for its next attempt; None when the nursery is gone."""
     try:
         sock.send(b"i")
         data = sock.recv(MAX_REQUEST)
     except OSError:
-        return ""
-    return str(json.loads(data)["dir"]) if data else ""
+        return None
+    request: dict[str, Any] | None = json.loads(data) if data else None
+    return request
 
 
 def serve(sock: socket.socket) -> None:

@@ -1,7 +1,7 @@
 """The first phase of a gang: set everything up on this node and say whether it can run; start nothing.
 
 Comes in: an attempt's folder with its plan. Goes out: one record, `prepared` or `refused`, in the prepare file.
-Called by: the nursery, in a fork of its own: a working directory on a dead file server hangs this process alone.
+Called by: the nursery, in a process for it alone: a working directory on a dead file server hangs nobody else.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from orchestrator.agent import layout
 from orchestrator.agent.identity import Problem
 from orchestrator.agent.setup import prepare, undo
 from orchestrator.agent.status import Record, StatusWriter
-from orchestrator.agent.worker import identity_record, read_plan
+from orchestrator.agent.worker import read_plan
 from orchestrator.model.clock import Clock
 
 
@@ -20,8 +20,7 @@ def run(directory: str, clock: Clock) -> None:
     """May be run again: the record is written anew."""
     plan = read_plan(directory)
     fd = os.open(os.path.join(directory, layout.PREPARE), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    status = StatusWriter(fd, notices="", unit=plan.attempt.unit)
-    status.add(identity_record("prepare", clock))
+    status = StatusWriter(fd, plan.notices, plan.attempt.unit)
     record: Record = {"k": "prepared"}
     try:
         prepare(plan, directory)
@@ -29,3 +28,4 @@ def run(directory: str, clock: Clock) -> None:
         undo(directory)
         record = {"k": "refused", "code": problem.code, "error": str(problem)}
     status.add({**record, "t": clock.now_us()})
+    status.close()

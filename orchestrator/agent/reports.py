@@ -25,6 +25,9 @@ class Reports:
     def __init__(self, board: Board, over: Callable[[Unit], None]) -> None:
         self._board = board
         self._over = over
+        self.preparing: Callable[[Unit], None] = lambda _unit: (
+            None
+        )  # called with units whose preparer may be done
         self._dirty: set[AttemptId] = set()
 
     def noticed(self, name: str, *, hurry: bool) -> None:
@@ -59,6 +62,9 @@ class Reports:
         self._board.loop.cancel("gather")
         looked = [self._board.units[attempt] for attempt in self._dirty if attempt in self._board.units]
         self._dirty.clear()
+        for unit in looked:
+            if unit.doing == "prepare":
+                self.preparing(unit)
         entries = [entry for unit in looked for entry in self._events_of(unit)]
         if entries and not self._board.report(entries):
             for unit in looked:

@@ -48,13 +48,15 @@ class Starter:
 
     def ask(
         self, do: str, directory: str, started: Started, *, fds: tuple[int, ...] = (), **more: Any
-    ) -> None:
-        """A worker that does `do` in the attempt's folder. Descriptors are passed on and closed here."""
+    ) -> int:
+        """A worker that does `do` in the attempt's folder; the request's number. Descriptors are passed on and
+        closed here."""
         number = self._next_id
         self._next_id += 1
         message = json.dumps({"id": number, "do": do, "dir": directory, **more}).encode()
         self._queue.append((number, _Asked(message, fds, started)))
         self._push()
+        return number
 
     def reap(self) -> None:
         """Take note of nurseries of an earlier life of this process, which nobody else waits for."""

@@ -42,6 +42,9 @@ class Unit:
         self.orphan = False  # on the node, and in no record
         self.tries = 0
         self.pid = 0  # of the worker; `pidfd` is what counts
+        self.request = (
+            0  # the number of the request that the worker was made for, 0 in another life of the agent
+        )
         self.asked_us = self.ordered_us = self.killed_us = 0  # monotonic; 0: not yet
 
     # --- its folder ------------------------------------------------------------------------------------------------
@@ -97,6 +100,13 @@ class Unit:
         """Read all records again: what was made of them could not be written down."""
         self.offset = 0
         self.outcome = Outcome(self.attempt, assumed_started=self._assumed_started, known_loss=self.loss)
+
+    def forget_preparation(self) -> None:
+        """What an earlier preparer found holds no longer."""
+        try:
+            os.unlink(os.path.join(self.directory, layout.PREPARE))
+        except FileNotFoundError:
+            pass
 
     def preparation(self) -> Plain | None:
         """The preparer's last record, if it came to a result."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Node
+from orchestrator.model.cluster import Acceptance
 from orchestrator.model.node import Mark, MarkKind
 
 
@@ -29,7 +30,7 @@ def _shortfall(desk: Desk, node: Node) -> str:
     """What the node lacks of what its pool says; empty if nothing."""
     pool = desk.state.pool(node.pool)
     gpu = pool.gpu if pool is not None else None
-    if gpu is None or node.facts is None:
+    if pool is None or gpu is None or node.facts is None or pool.acceptance is Acceptance.SKIP:
         return ""
     fitting = [device for device in node.facts.devices if device.model == gpu.model]
     if len(fitting) >= gpu.count:

@@ -19,7 +19,7 @@ from orchestrator.controller.settings import Settings
 from orchestrator.model.clock import SECOND, Clock
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import Contact
-from orchestrator.model.protocol import Desired, ReadRequest, SyncAnswer, SyncRequest
+from orchestrator.model.protocol import Desired, EndOrder, Phase, ReadRequest, SyncAnswer, SyncRequest
 
 
 class _Noted(NamedTuple):
@@ -97,7 +97,7 @@ class Beats:
 
     def noted(self, request: SyncRequest, reply: SyncReply) -> None:
         """The core has seen it, and wants nothing more of it."""
-        if not (reply.want_facts or reply.want_inventory):
+        if not (reply.want_facts or reply.want_inventory or reply.over):
             self._noted[request.node] = _Noted(request.boot_id, request.outbox, request.held)
 
     def forget(self) -> None:
@@ -143,6 +143,9 @@ class Beats:
             replace(entry, launch=None) if attempt in held and entry.launch is not None else entry
             for attempt, entry in wanted.attempts.items()
         )
+        for attempt in reply.over if reply else ():
+            order = EndOrder("over", grace_s=self._settings.failure_grace_s)
+            desired += (Desired(attempt, Phase.END, started=True, end=order),)
         return SyncAnswer(
             epoch=epoch,
             acked=reply.acked if reply else 0,

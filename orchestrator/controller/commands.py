@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.ledger.state import State
 from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, Owner
 from orchestrator.model.node import NodeFacts
 from orchestrator.model.protocol import SyncRequest
@@ -145,6 +146,9 @@ class SyncReply:
     acked: int
     want_facts: bool = False
     want_inventory: bool = False
+    over: tuple[
+        AttemptId, ...
+    ] = ()  # held by the node, and known here to have ended: fenced, or given up unstarted
 
 
 @dataclass(frozen=True, slots=True)

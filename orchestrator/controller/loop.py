@@ -28,7 +28,7 @@ from orchestrator.controller.writer import Writer
 from orchestrator.ledger import events
 from orchestrator.ledger.state import ClassKey
 from orchestrator.model.clock import Clock
-from orchestrator.model.errors import Fenced, GanglineError, Unavailable
+from orchestrator.model.errors import GanglineError, Unavailable
 from orchestrator.model.failpoints import failpoint
 from orchestrator.model.reasons import Reason
 from orchestrator.scheduler import Policy, decide
@@ -55,7 +55,7 @@ class Core:
         self._policy = Policy()
         self._publisher = Publisher(view, beats)
         self._timers = Timers()
-        self._fenced_by = 0
+        self._doubted = False
         self._wait_s = 0.0
 
     def connect(
@@ -69,9 +69,9 @@ class Core:
         self._published = published
         self._ready = ready
 
-    def fence(self, epoch: int) -> None:
-        """An agent has seen a newer controller: end before the next cycle."""
-        self._fenced_by = max(self._fenced_by, epoch)
+    def doubt(self) -> None:
+        """An agent says that there is a newer controller: ask the ledger, whose word alone counts."""
+        self._doubted = True
         self._inbox.wake()
 
     def run(self) -> None:
@@ -88,9 +88,8 @@ class Core:
         begun_us = self.clock.monotonic_us()
         items = self._inbox.take(self._wait_s, self._settings.most_per_cycle)  # 1 what is in the inbox
         self._beats.begun(begun_us)
-        if self._fenced_by > self._desk.writer.epoch:
-            raise Fenced("controller.fenced", f"a controller of epoch {self._fenced_by} has taken over")
         try:
+            self._settle_doubt()
             self._take_in(items)  # 2, 3 facts, folded as they are recorded, in one group commit
             self._answer(items)
             items = []
@@ -102,6 +101,12 @@ class Core:
         if self._desk.writer.since_snapshot >= self._settings.snapshot_every:
             self._snapshot()
         self._beats.begun(begun_us)
+
+    def _settle_doubt(self) -> None:
+        """Fenced if a newer controller owns the ledger."""
+        if self._doubted:
+            self._doubted = False
+            self._desk.writer.make_sure()
 
     # --- the steps ------------------------------------------------------------------------------------------
 

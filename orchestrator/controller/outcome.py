@@ -19,7 +19,7 @@ from orchestrator.model.node import Mark, MarkKind
 from orchestrator.model.protocol import EndOrder
 from orchestrator.scheduler.place import could_fit
 
-TIMED_OUT_CODE = 124  # of a job that left with 0 when its time limit ended it; as timeout(1) has it
+TIMED_OUT_CODE = 124  # of a job that its time limit ended, whatever its ranks said; as timeout(1) has it
 CANCELLED_CODE = 143  # of a cancelled job whose ranks left with 0: 128 + SIGTERM
 RETRY_CLASS = {
     EndCause.RANK_FAILED: "job_failure",
@@ -86,6 +86,8 @@ def _nodes_of(desk: Desk, attempt: Attempt) -> list[Node]:
 
 
 def _exit_code(attempt: Attempt, cause: EndCause) -> int:
+    if cause is EndCause.TIME_LIMIT:
+        return TIMED_OUT_CODE
     failure = first_failure(attempt)
     if failure is not None:
         return failure.result.exit_code
@@ -93,7 +95,7 @@ def _exit_code(attempt: Attempt, cause: EndCause) -> int:
     code = next((code for code in codes if code), 0)
     if code or cause is EndCause.COMPLETED:
         return code
-    return {EndCause.TIME_LIMIT: TIMED_OUT_CODE, EndCause.CANCELLED: CANCELLED_CODE}.get(cause, 1)
+    return CANCELLED_CODE if cause is EndCause.CANCELLED else 1
 
 
 def _detail(attempt: Attempt, cause: EndCause) -> str:

@@ -20,7 +20,7 @@ from orchestrator.controller.settings import Settings
 from orchestrator.controller.view import JobView, View
 from orchestrator.ledger.records import Token
 from orchestrator.model.clock import Clock
-from orchestrator.model.errors import Fenced, NotFound, Unavailable
+from orchestrator.model.errors import Conflict, NotFound, Unavailable
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.protocol import SyncAnswer, SyncRequest
 from orchestrator.store.base import HistoryReader, Store
@@ -134,8 +134,12 @@ class Controller:
     async def sync(self, request: SyncRequest) -> SyncAnswer:
         """One beat of the node that the caller has authenticated. Holds the answer while there is nothing to say."""
         if request.epoch > self.view.epoch:
-            self._core.fence(request.epoch)
-            raise Fenced("controller.fenced", f"a controller of epoch {request.epoch} has taken over")
+            self._core.doubt()
+            raise Conflict(
+                "sync.newer-epoch",
+                f"{request.node} has seen a controller of epoch {request.epoch}; this one is of {self.view.epoch}",
+                "if another controller serves this cluster, send the node there; a wiped agent state forgets epochs",
+            )
         if request.node not in self.view.nodes:
             raise NotFound("node.not-found", f"the cluster has no node {request.node}")
         self.beats.heard(request.node)

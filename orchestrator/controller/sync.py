@@ -12,6 +12,7 @@ from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Node
 from orchestrator.model.errors import NotFound
+from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import Contact
 from orchestrator.model.protocol import EventKind, SyncRequest
 
@@ -32,6 +33,19 @@ def handle(desk: Desk, command: Sync) -> SyncReply:
         acked=max(desk.acked.get(node.name, 0), node.acked),
         want_facts=node.facts is None,
         want_inventory=_wants_inventory(desk, node),
+        over=_over(desk, node),
+    )
+
+
+def _over(desk: Desk, node: Node) -> tuple[AttemptId, ...]:
+    """What the node still holds of attempts that this ledger has ended without its word: another one may run by now.
+
+    Nothing else that is unknown is ever told to end: it may belong to a ledger that this one replaced.
+    """
+    return tuple(
+        orphan.attempt
+        for orphan in desk.state.orphans
+        if orphan.node == node.name and orphan.holding.ended is None and orphan.attempt in node.presumed
     )
 
 

@@ -3,8 +3,8 @@
 Comes in: the clock, who was heard when. Goes out: recorded facts. Called by: loop, once per cycle.
 
 A controller that was away counts no silence: leases run from its own start, or from when it went on after it was
-stopped. Silence takes nothing from a node; only a job that chose `self_fence` counts as ended there, when its agent must
-have ended it long since.
+stopped. Silence takes nothing from a node; only what can't be running there counts as ended: a gang that was never
+committed, and a job that chose `self_fence`, when its agent must have ended it long since.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import heapq
 from orchestrator.controller import outcome
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
-from orchestrator.ledger.records import Job, Node
+from orchestrator.ledger.records import Attempt, Job, Node, Part
 from orchestrator.model.attempt import EndCause, PartState
 from orchestrator.model.clock import SECOND
 from orchestrator.model.ids import AttemptId
@@ -76,21 +76,35 @@ def _look_at(desk: Desk, node: Node) -> None:
     lease_s = desk.settings.lease_s
     if silent_s >= 2 * lease_s:
         desk.writer.node(node.name, events.NodeContact(node.name, Contact.UNREACHABLE))
-        _count_fenced(desk, node)
+        _count_gone(desk, node)
         desk.touch_jobs_on(node.name)
     elif silent_s >= lease_s and node.contact is Contact.OK:
         desk.writer.node(node.name, events.NodeContact(node.name, Contact.SUSPECT))
 
 
-def _count_fenced(desk: Desk, node: Node) -> None:
-    """Attempts whose own agent has ended them when its lease ran out, one lease ago."""
+def _count_gone(desk: Desk, node: Node) -> None:
+    """Shares that can't be running there although the node says nothing: see `_proof`."""
     for job in list(desk.state.jobs.values()):
         attempt = job.attempt
         part = attempt.part(node.name) if attempt is not None else None
-        if part is None or attempt is None or part.state is PartState.ENDED:
+        if attempt is None or part is None or part.state is PartState.ENDED:
             continue
-        if job.spec.on_lost is OnLost.SELF_FENCE and part.state is not PartState.STUCK:
-            error = f"no contact for {2 * desk.settings.lease_s} s; its agent ends it after {desk.settings.lease_s} s"
-            body = events.AttemptPartEnded(attempt.id, node.name, part.started, (), EndCause.FENCED, error)
+        proof = _proof(desk, job, attempt, part)
+        if proof is not None:
+            cause, error = proof
+            body = events.AttemptPartEnded(
+                attempt.id, node.name, part.started, cause=cause, error=error, presumed=True
+            )
             desk.writer.job(job.id, body)
             outcome.part_is_gone(desk, job)
+
+
+def _proof(desk: Desk, job: Job, attempt: Attempt, part: Part) -> tuple[EndCause, str] | None:
+    """What proves that the share does not run: its agent was never told that it may, or must have ended it when its
+    lease ran out, one lease ago."""
+    lease_s = desk.settings.lease_s
+    if not attempt.committed_us and not part.started:
+        return EndCause.NODE_FAILED, f"no contact for {2 * lease_s} s before the gang could start"
+    if job.spec.on_lost is OnLost.SELF_FENCE and part.state is not PartState.STUCK:
+        return EndCause.FENCED, f"no contact for {2 * lease_s} s; its agent ends it after {lease_s} s"
+    return None

@@ -166,8 +166,12 @@ class Writer:
         """Fenced if a newer controller has taken the ledger. A write tells by itself; one that has nothing to write
         for a while has to ask, since agents wait at it for news that the newer one has."""
         if self._clock.monotonic_us() - self._sure_us >= SURE_FOR_US:
-            self._store.append(())
-            self._sure_us = self._clock.monotonic_us()
+            self.make_sure()
+
+    def make_sure(self) -> None:
+        """Ask the ledger whose it is; Fenced if it is not this controller's any more."""
+        self._store.append(())
+        self._sure_us = self._clock.monotonic_us()
 
     def reload(self) -> None:
         """Forget what is pending and read State anew."""

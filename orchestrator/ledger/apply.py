@@ -46,6 +46,9 @@ def _restored(state: State, event: Event, body: events.LedgerRestored) -> None:
     state.forgotten_from = state.forgotten_from if state.recovering else state.next_job
     state.recovering = True
     state.next_job = max(state.next_job, body.next_job)
+    for job in state.jobs.values():  # what this ledger takes for unstarted may have started after the backup
+        for part in job.attempt.parts if job.attempt is not None else ():
+            part.started = True
 
 
 def _recovered(state: State, event: Event, body: events.LedgerRecovered) -> None:

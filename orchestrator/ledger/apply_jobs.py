@@ -14,6 +14,7 @@ from orchestrator.ledger.apply_nodes import settle
 from orchestrator.ledger.events import Event
 from orchestrator.ledger.records import (
     PAST_KEPT,
+    PRESUMED_KEPT,
     Attempt,
     Ending,
     Hold,
@@ -79,7 +80,9 @@ def submitted(state: State, event: Event, body: events.JobSubmitted) -> None:
 
 
 def _remember_key(state: State, t_us: int, body: events.JobSubmitted) -> None:
-    old = takewhile(lambda key: state.keys[key].t_us <= t_us - KEYS_KEPT_US, state.keys)  # they stand oldest first
+    old = takewhile(
+        lambda key: state.keys[key].t_us <= t_us - KEYS_KEPT_US, state.keys
+    )  # they stand oldest first
     for key in list(old):
         del state.keys[key]
     state.keys[body.key] = SubmitKey(body.job, body.digest, t_us)
@@ -195,6 +198,7 @@ def started(state: State, event: Event, body: events.AttemptStarted) -> None:
     )
     part.state, part.started, part.pids, part.started_us = PartState.STARTED, True, body.pids, event.t_us
     attempt.started_us = attempt.started_us or event.t_us
+    job.faults = []  # it can be prepared after all: earlier failures were the nodes'
     if attempt.ending is None and all(part.state is PartState.STARTED for part in attempt.parts):
         attempt.state, job.state = AttemptState.RUNNING, JobState.RUNNING
 
@@ -233,6 +237,9 @@ def part_ended(state: State, event: Event, body: events.AttemptPartEnded) -> Non
     part.started = part.started or body.started
     part.results, part.cause, part.tail = body.results, body.cause, body.tail
     part.error = body.error or part.error
+    if body.presumed:
+        node = state.nodes[body.node]
+        node.presumed = [*node.presumed, attempt.id][-PRESUMED_KEPT:]
     _end_part(state, attempt, part, event.t_us)
 
 
@@ -294,6 +301,9 @@ def orphan_gone(state: State, event: Event, body: events.AttemptOrphanGone) -> N
     left = [orphan for orphan in state.orphans if (orphan.attempt, orphan.node) != (body.attempt, body.node)]
     _require(len(left) < len(state.orphans), f"{body.node} has no orphan {body.attempt}")
     state.orphans = left
+    node = state.nodes.get(body.node)
+    if node is not None:
+        node.presumed = [attempt for attempt in node.presumed if attempt != body.attempt]
 
 
 def recovered(state: State, event: Event, body: events.AttemptRecovered) -> None:

@@ -368,7 +368,11 @@ class AttemptStuck:
 @event_type("attempt.part_ended")
 @dataclass(frozen=True, slots=True)
 class AttemptPartEnded:
-    """One node proved that nothing of the attempt is left: its devices are free. `cause` as in AgentEvent."""
+    """One node proved that nothing of the attempt is left: its devices are free. `cause` as in AgentEvent.
+
+    `presumed`: the node said nothing; the lease or the missing commit is the proof. What it still holds when it is back
+    is told to end.
+    """
 
     attempt: AttemptId
     node: str
@@ -378,6 +382,7 @@ class AttemptPartEnded:
     error: str = ""
     tail: str = ""
     n: int = 0
+    presumed: bool = False
 
 
 @event_type("attempt.ended")

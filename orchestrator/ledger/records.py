@@ -122,6 +122,7 @@ class Job:
     why: str = ""
 
 
+PRESUMED_KEPT = 50
 PAST_KEPT = 10  # attempts whose summary a job carries along
 
 
@@ -139,6 +140,9 @@ class Node:
     marks: list[Mark] = field(default_factory=list)
     address: str = ""
     wanted: bool = True  # in the spec; a node taken out of it keeps its work and gets no more
+    presumed: list[AttemptId] = field(
+        default_factory=list
+    )  # ended here without its word; the last PRESUMED_KEPT
     moves_to: str = ""  # the pool that it belongs to once its present work is over
     holders: dict[int, AttemptId] = field(default_factory=dict)  # slot -> attempt
 

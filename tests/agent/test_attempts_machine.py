@@ -58,11 +58,14 @@ class PlayedStarter:
 
     asked: list[PlayedWorker] = field(default_factory=list)
 
-    def ask(self, do: str, directory: str, started: Callable[[int, int], None], **_: Any) -> None:
+    def ask(self, do: str, directory: str, started: Callable[[int, int], None], **_: Any) -> int:
         if do == "purge":
             shutil.rmtree(directory, ignore_errors=True)
-            return
-        self.asked.append(PlayedWorker(do, directory, started))
+        elif do == "kill":
+            started(0, 1)  # a worker of no nursery that could have given it more work
+        else:
+            self.asked.append(PlayedWorker(do, directory, started))
+        return len(self.asked)
 
 
 class Machine(RuleBasedStateMachine):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent import layout
+from orchestrator.agent import layout, procfs
 from orchestrator.model.failpoints import NAMES
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import OnLost
@@ -142,17 +142,47 @@ def test_killed_shepherd_leaves_nothing(agent: RunningAgent, controller: FakeCon
     pids = list(controller.wait_for(FIRST, EventKind.STARTED).pids)
     until((agent.directory(FIRST) / "work" / "ready").exists, "everything is started")
     shepherd = agent.records(FIRST)[0]["pid"]
-    pids += _below(shepherd)
+    pids += procfs.descendants(shepherd)
     os.kill(shepherd, signal.SIGKILL)
     ended = controller.wait_for(FIRST, EventKind.ENDED)
     assert ended.cause == "node_failed"
     assert not [pid for pid in pids if alive(pid)]
 
 
-def _below(pid: int) -> list[int]:
-    from orchestrator.agent.procfs import descendants
+def test_other_workers_survive_a_killed_shepherd(
+    agent: RunningAgent, controller: FakeController, tmp_path: Path
+) -> None:
+    """A reader that waits is a child of the nursery too, and was left by no shepherd."""
+    agent.start()
+    other = AttemptId(2, 1)
+    line = f"while ! test -e {tmp_path}/go; do sleep 0.02; done; echo there"
+    controller.run("n1", other, shell(line, workdir=str(tmp_path), output="out"))
+    controller.run("n1", FIRST, launch_of("sleep", "300"))
+    controller.wait_for(other, EventKind.STARTED)
+    controller.wait_for(FIRST, EventKind.STARTED)
+    controller._reads["r"] = ReadRequest("r", other, 0, 0, 100, 20)
+    controller._bump()
+    reader = until(
+        lambda: [each for each in procfs.all_stats() if each.name == "gl-read"], "the reader waits"
+    )
+    os.kill(agent.records(FIRST)[0]["pid"], signal.SIGKILL)
+    controller.wait_for(FIRST, EventKind.ENDED)
+    assert alive(reader[0].pid)
+    (tmp_path / "go").touch()
+    controller.wait(lambda: "r" in controller.bodies, "the answer")
+    assert controller.bodies["r"][2] == b"there\n"
 
-    return descendants(pid)
+
+def test_gang_that_is_given_up_while_it_is_prepared(agent: RunningAgent, controller: FakeController) -> None:
+    agent.start()
+    controller.run("n1", FIRST, launch_of("sleep", "300"))
+    pid = controller.wait_for(FIRST, EventKind.STARTED).pids[0]
+    gang = AttemptId(2, 1)
+    controller.want("n1", Desired(gang, Phase.PREPARE, launch=launch_of("true")))
+    controller.end("n1", gang)
+    assert not controller.wait_for(gang, EventKind.ENDED).started
+    assert alive(pid)
+    assert not controller.of(gang, EventKind.STARTED)
 
 
 def test_shepherd_killed_while_the_agent_was_dead(agent: RunningAgent, controller: FakeController) -> None:

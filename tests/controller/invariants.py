@@ -36,7 +36,9 @@ def _devices_have_one_holder(state: State) -> None:
             if part.state is not PartState.ENDED:
                 for slot in part.placement.slots:
                     place = (part.placement.node, slot)
-                    assert place not in holders, f"promise 1: {place} has {holders.get(place)} and {attempt.id}"
+                    assert place not in holders, (
+                        f"promise 1: {place} has {holders.get(place)} and {attempt.id}"
+                    )
                     holders[place] = attempt.id
     for name, node in state.nodes.items():
         mine = {slot: attempt for (where, slot), attempt in holders.items() if where == name}
@@ -67,7 +69,9 @@ def _indexes_follow_from_records(state: State) -> None:
         mine = (node.free, node.total, node.free_cores, node.free_memory, node.open)
         assert mine == (other.free, other.total, other.free_cores, other.free_memory, other.open), name
     for name, pool in state.capacity.pools.items():
-        assert [bucket for bucket in pool.buckets if bucket] == [bucket for bucket in again.capacity.pools[name].buckets if bucket]
+        assert [bucket for bucket in pool.buckets if bucket] == [
+            bucket for bucket in again.capacity.pools[name].buckets if bucket
+        ]
     assert {key: found.waiting for key, found in state.classes.items()} == {
         key: found.waiting for key, found in again.classes.items()
     }
@@ -102,7 +106,9 @@ def _no_device_used_twice(world: World) -> None:
         for attempt in agent.running:
             launch = agent.journal[attempt].launch if attempt in agent.journal else None
             for slot in launch.slots if launch else ():
-                assert slot not in used, f"promise 1: {attempt} and {used.get(slot)} run on {agent.name}:{slot}"
+                assert slot not in used, (
+                    f"promise 1: {attempt} and {used.get(slot)} run on {agent.name}:{slot}"
+                )
                 used[slot] = attempt
 
 

@@ -293,11 +293,21 @@ def test_the_older_controller_stops_and_writes_nothing(tmp_path: Path) -> None:
     old[2].close()
 
 
-def test_an_agent_that_knows_a_newer_controller_stops_this_one(tmp_path: Path) -> None:
+def test_an_agent_that_knows_a_newer_controller_makes_this_one_ask_the_ledger(tmp_path: Path) -> None:
     world = small(tmp_path)
-    world.core.fence(world.view.epoch + 1)
-    with pytest.raises(Fenced, match="epoch"):
-        world.cycle()
+    older = world.core
+    world.start_controller()
+    older.doubt()
+    older._wait_s = 0
+    with pytest.raises(Fenced):
+        older._cycle()
+
+
+def test_an_agent_that_lies_about_epochs_stops_nobody(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    world.core.doubt()
+    world.cycle()
+    assert world.submit(job()) == 1
 
 
 # --- under everything at once -----------------------------------------------------------------------------------

@@ -123,7 +123,8 @@ def test_a_gang_that_loses_a_node_before_its_commit_never_starts(tmp_path: Path)
     world.beat("p-1")
     assert world.agents["p-1"].starts == []
     world.settle()
-    assert world.agents["p-1"].starts == [AttemptId(1, 1)], "the other was only silent"
+    assert world.agents["p-1"].starts == [AttemptId(1, 2)], "what never started was given up, and tried anew"
+    assert world.agents["p-2"].starts == [AttemptId(1, 2)]
     check_world(world)
 
 

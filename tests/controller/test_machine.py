@@ -64,7 +64,9 @@ class Machine(RuleBasedStateMachine):
         fence=st.booleans(),
         retries=st.integers(0, 1),
     )
-    def submit(self, shape: str, size: int, priority: int, where: str, owner: Any, fence: bool, retries: int) -> None:
+    def submit(
+        self, shape: str, size: int, priority: int, where: str, owner: Any, fence: bool, retries: int
+    ) -> None:
         ask: dict[str, Any] = {
             "task": {"tasks": 1, "gpus": size},
             "tasks": {"tasks": size * 3, "gpus": 1},
@@ -110,14 +112,19 @@ class Machine(RuleBasedStateMachine):
 
     # --- nodes ----------------------------------------------------------------------------------------------
 
-    @rule(node=st.sampled_from(NODES), at=st.integers(0, 9), code=st.sampled_from([0, 0, 3]), told=st.booleans())
+    @rule(
+        node=st.sampled_from(NODES), at=st.integers(0, 9), code=st.sampled_from([0, 0, 3]), told=st.booleans()
+    )
     def finish(self, node: str, at: int, code: int, told: bool) -> None:
         agent = self.world.agents[node]
         running = list(agent.running)
         if running and not agent.unkillable:
             agent.finish(running[at % len(running)], code, tell_failure=told)
 
-    @rule(node=st.sampled_from(NODES), how=st.sampled_from(["reboot", "wipe", "freeze", "thaw", "refuse", "allow"]))
+    @rule(
+        node=st.sampled_from(NODES),
+        how=st.sampled_from(["reboot", "wipe", "freeze", "thaw", "refuse", "allow"]),
+    )
     def upset(self, node: str, how: str) -> None:
         agent = self.world.agents[node]
         if how == "reboot":

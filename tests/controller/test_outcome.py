@@ -274,7 +274,7 @@ def test_a_time_limit_is_never_retried(tmp_path: Path) -> None:
     job_id = running(world, job(time_limit_s=10, job_failures=5, node_failures=5))
     world.wait(10)
     world.settle()
-    assert ending_of(world, job_id) == ("failed", 143, "its time limit of 10 s was reached")
+    assert ending_of(world, job_id) == ("failed", 124, "its time limit of 10 s was reached")
 
 
 def test_only_the_last_attempts_are_kept(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""An old backup put back while the cluster works: nothing is killed, nothing starts twice, everything is found again."""
+"""An old backup put back while the cluster works: nothing is killed or started twice, everything is found again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def test_old_backup_under_running_jobs(world: World, tmp_path: Path) -> None:
     put_back(world, backup)
     world.settle()
 
-    assert {attempt for agent in world.agents.values() for attempt in agent.running} == alive, "one was killed"
+    assert {attempt for agent in world.agents.values() for attempt in agent.running} == alive, (
+        "one was killed"
+    )
     assert {AttemptId(number, 1) for number in new} == {orphan.attempt for orphan in world.state.orphans}
     assert set(history(world)) == set(over), "what had ended has ended again, by the nodes' own records"
     waiting = world.submit(job(gpus=1))
@@ -81,7 +83,7 @@ def test_old_backup_under_running_jobs(world: World, tmp_path: Path) -> None:
     world.settle()
     check_world(world)
     assert world.view.jobs[waiting].state is JobState.RUNNING
-    assert {number for number in world.view.jobs} == {*running, *new, waiting}
+    assert set(world.view.jobs) == {*running, *new, waiting}
 
     for agent in world.agents.values():
         for attempt in list(agent.running):

@@ -202,10 +202,13 @@ async def test_an_agent_of_a_newer_controller_ends_this_one(tmp_path: Path) -> N
     served = Controller(open_store(tmp_path / "state", SystemClock()), SystemClock(), Settings())
     await served.start()
     await served.do(commands.ApplyCluster(cluster(POOL), "user:root"))
-    with pytest.raises(Fenced):
-        await served.sync(SyncRequest("p-1", "outbox", "boot-1", epoch=served.view.epoch + 1))
+    newer = open_store(tmp_path / "state", SystemClock())
+    epoch = newer.claim(0)
+    with pytest.raises(Conflict, match="epoch"):
+        await served.sync(SyncRequest("p-1", "outbox", "boot-1", epoch=epoch))
     with pytest.raises(Fenced):
         await served.stopped()
+    newer.close()
     with pytest.raises(Unavailable, match="stopping"):
         await submit(served)
 

@@ -339,6 +339,7 @@ def test_a_fenced_part_that_still_runs_is_a_stranger(tmp_path: Path) -> None:
     world.agents["p-2"].unkillable = True
     slow = world.agents["p-1"]
     slow.fence = lambda now_us, lease_us: None  # type: ignore[method-assign]
+    slow.unkillable = True
     silence(world, "p-1", 2 * LEASE_S)
     assert world.state.nodes["p-1"].holders == {}
     world.settle(3)
@@ -351,3 +352,23 @@ def test_a_fenced_part_that_still_runs_is_a_stranger(tmp_path: Path) -> None:
     slow.finish(AttemptId(job_id, 1))
     world.settle(3)
     assert (orphans(world), "p-1" in marks(world)) == ([], False)
+
+
+def test_what_is_left_of_a_fenced_attempt_is_told_to_end(tmp_path: Path) -> None:
+    """Its agent was to end it and could not tell; another attempt runs by the time it is back."""
+    world = small(tmp_path, nodes=2)
+    job_id = running(world, job(on_lost=OnLost.SELF_FENCE))
+    (name,) = [name for name, agent in world.agents.items() if agent.running]
+    other = next(other for other in world.agents if other != name)
+    agent, attempt = world.agents[name], AttemptId(job_id, 1)
+    agent.heard_us = 1 << 60  # a broken clock: it never fences
+    for _ in range(3):
+        world.clock.advance(world.settings.lease_s)
+        world.beat(other)
+        world.cycle()
+    world.beat(other)
+    assert list(world.agents[other].running) == [AttemptId(job_id, 2)]
+    world.settle()
+    assert attempt not in agent.running, "the old attempt was left beside the new one"
+    assert world.state.orphans == []
+    assert world.view.nodes[name].open

@@ -186,13 +186,13 @@ class ModelAgent:
         self.outbox += "'"
         self.journal, self.events, self.last_n, self.epoch, self.seen = {}, [], 0, 0, ""
 
-    def _end(self, attempt: AttemptId, held: Held, *, cause: str = "", results: tuple[RankResult, ...] = ()) -> None:
+    def _end(
+        self, attempt: AttemptId, held: Held, *, cause: str = "", results: tuple[RankResult, ...] = ()
+    ) -> None:
         self.running.pop(attempt, None)
         if held.started and not results and not cause:
             results = (RankResult(0, 0, 15, 2),)
-        held.ended = self._event(
-            EventKind.ENDED, attempt, started=held.started, results=results, cause=cause
-        )
+        held.ended = self._event(EventKind.ENDED, attempt, started=held.started, results=results, cause=cause)
         self._say(held.ended)
 
     def _event(self, kind: EventKind, attempt: AttemptId, **rest: Any) -> AgentEvent:

@@ -260,7 +260,7 @@ BODIES: tuple[Any, ...] = (
     events.AttemptRankFailed(ATTEMPT, "h100-01", RESULT, "Segmentation fault\n", 41),
     events.AttemptEnding(ATTEMPT, EndCause.TIME_LIMIT, ORDER, "its time limit of 3600 s was reached"),
     events.AttemptStuck(ATTEMPT, "h100-01", "process 4711 is frozen", 42),
-    events.AttemptPartEnded(ATTEMPT, "h100-01", True, (RESULT,), "fenced", "no contact", "bye\n", 43),
+    events.AttemptPartEnded(ATTEMPT, "h100-01", True, (RESULT,), "fenced", "no contact", "bye\n", 43, True),
     events.AttemptEnded(ATTEMPT, EndCause.RANK_FAILED, 139, "rank 5 failed first", "job_failure"),
     events.AttemptOrphaned("h100-02", Holding(ATTEMPT, LAUNCH, True, True, 1_800_000_000_000_003, ENDED)),
     events.AttemptOrphanGone(ATTEMPT, "h100-02"),

@@ -7,7 +7,10 @@ every test ends with. Called by: the system tests, through the fixtures in conft
 from __future__ import annotations
 
 import json
+import queue
+import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -50,17 +53,19 @@ class Controller:
     log: Path
     mark: Path
     settings: Settings = field(default_factory=Settings)
+    address: str = ""  # host:port beside the Unix socket, if any
     child: Child | None = None
 
     def start(self, failpoint: str = "", *, cold: bool = False) -> Controller:
         """Start it; as the command that users run where its environment or its last words matter."""
         if failpoint or cold:
             argv = [sys.executable, "-P", "-m", "orchestrator.cli", "server", "run", "--cluster", "sys"]
-            argv += ["--state", str(self.state), "--listen", "none", "--lease", f"{self.settings.lease_s}s"]
+            argv += ["--state", str(self.state), "--listen", self.address or "none"]
+            argv += ["--lease", f"{self.settings.lease_s}s"]
             more = {"GANGLINE_FAILPOINT": failpoint} if failpoint else {}
             self.child = processes.cold(argv, self.log, self.mark, more)
         else:
-            self.child = processes.warm(served.run, self.state, self.log, self.settings)
+            self.child = processes.warm(served.run, self.state, self.log, self.address, self.settings)
         return self
 
     @property
@@ -157,11 +162,14 @@ class Cluster:
         settings: Settings | None = None,
         state: Path | None = None,
         agent: Mapping[str, Any] | None = None,
+        *,
+        tcp: bool = False,
     ) -> None:
         self.folder = folder
         self.state = state or folder / "s"
         self.trace = folder / "trace"
         self.settings = settings or Settings()
+        self.address = f"127.0.0.1:{free_port()}" if tcp else ""
         self.controller = self.another_controller()
         self.others: list[Controller] = []
         self.spec = SPEC.format(nodes=nodes, gpus=gpus)
@@ -176,7 +184,7 @@ class Cluster:
 
     def another_controller(self) -> Controller:
         """One on the same ledger that is not started."""
-        return Controller(self.state, self.folder / "server.log", self.folder, self.settings)
+        return Controller(self.state, self.folder / "server.log", self.folder, self.settings, self.address)
 
     def up(self) -> Cluster:
         """A controller, the spec applied, every agent in, every node open."""
@@ -212,13 +220,18 @@ class Cluster:
     @property
     def url(self) -> str:
         """Where the controller answers, whichever process it is."""
-        return f"unix://{self.state}/api.sock"
+        return f"http://{self.address}" if self.address else f"unix://{self.state}/api.sock"
+
+    def connect(self, patience_s: float) -> Client:
+        """A client of the admin's."""
+        token = (self.state / "admin.token").read_text().strip() if self.address else ""
+        return Client(self.url, token, patience_s=patience_s)
 
     @property
     def client(self) -> Client:
         """A client that waits long for an absent controller."""
         if self._client is None:
-            self._client = Client(self.url, patience_s=DEADLINE_S)
+            self._client = self.connect(DEADLINE_S)
         return self._client
 
     def restart(self, *, cold: bool = False) -> float:
@@ -355,6 +368,51 @@ class Cluster:
             gate.close()
         if self._client is not None:
             self._client.close()
+
+
+def free_port() -> int:
+    """A TCP port of loopback that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+class Submitter:
+    """A thread that submits what it is given, in order, while controllers come and go."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._queue: queue.SimpleQueue[tuple[str, Work, Mapping[str, Any], dict[str, Any]] | None] = queue.SimpleQueue()
+        self._jobs: list[int] = []
+        self._error: BaseException | None = None
+        self._count = 0
+        self._thread = threading.Thread(target=self._run, name="submitter", daemon=True)
+
+    def __enter__(self) -> Submitter:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._queue.put(None)
+        self._thread.join()
+
+    def put(self, work: Work, shape: Mapping[str, Any], **spec: Any) -> None:
+        """Submit another job."""
+        self._queue.put((f"job-{self._count}", work, shape, spec))
+        self._count += 1
+
+    def wait(self) -> list[int]:
+        """The ids of all that were given, once all are acknowledged."""
+        until(lambda: self._error or len(self._jobs) == self._count, f"{self._count} submits are acknowledged", 120)
+        assert self._error is None, self._error
+        return self._jobs
+
+    def _run(self) -> None:
+        try:
+            while (item := self._queue.get()) is not None:
+                name, work, shape, spec = item
+                self._jobs.append(self._cluster.submit(name, work, shape, **spec))
+        except BaseException as error:  # noqa: BLE001 - told by `wait`
+            self._error = error
 
 
 def _check_all_ranks_ran(ledger: verify.Ledger, traces: list[Trace], work: Mapping[int, Work]) -> None:

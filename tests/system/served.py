@@ -1,6 +1,6 @@
 """A controller in a process forked from one that has loaded its modules: what `gangline server run` does after that.
 
-Comes in: a state folder, a lease, a log. Goes out: an exit code. Called by: controllers, through `processes.warm`.
+Comes in: a state folder, an address or none, settings, a log. Goes out: an exit code. Called by: controllers, through `processes.warm`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from orchestrator.controller.settings import Settings
 from orchestrator.model.errors import GanglineError
 
 
-def run(state: Path, log: Path, settings: Settings) -> None:
+def run(state: Path, log: Path, address: str, settings: Settings) -> None:
     """Serve until a signal; its exit code is what the command's would be."""
     with log.open("ab") as output:
         os.dup2(output.fileno(), 1)
@@ -23,7 +23,7 @@ def run(state: Path, log: Path, settings: Settings) -> None:
     os.setsid()
     logging.getLogger().handlers.clear()
     try:
-        code = main(Options(state, address="", cluster="sys", settings=settings))
+        code = main(Options(state, address=address, cluster="sys", settings=settings))
     except GanglineError as error:
         sys.stderr.write(f"error: {error.message} [{error.code}]\n")
         code = 1

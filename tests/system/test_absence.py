@@ -12,9 +12,9 @@ from orchestrator.ledger import events
 from orchestrator.model.node import Contact
 from tests.system.conftest import MakeCluster
 from tests.system.harness import Cluster, contacts, pids_of
-from tests.system.processes import until
+from tests.system.processes import Held, alive, until
 from tests.system.verify import Ledger
-from tests.system.workload import Work, gang
+from tests.system.workload import Work, gang, single
 
 pytestmark = pytest.mark.system
 
@@ -69,6 +69,50 @@ def test_a_stopped_controller(make_cluster: MakeCluster) -> None:
     run_on(cluster, pids)
     assert set(contacts(cluster).values()) == {"ok"}
     never_lost(cluster.finish())
+
+
+def test_a_time_limit_that_runs_out_meanwhile(cluster: Cluster) -> None:
+    """It ends the job when a controller is there again."""
+    job = cluster.submit("limited", Work(gate=cluster.gate()), gang(), time_limit="2s", stop={"grace": "1s"})
+    ranks = Held(pids_of(cluster.running(job)))
+    cluster.controller.process.kill()
+    time.sleep(2.5)
+    assert all(alive(trace.pid) for trace in cluster.traces())
+    cluster.restart()
+    ranks.gone(30)
+    ranks.close()
+    ended = cluster.ended(job)
+    assert (ended.state, ended.past[-1].cause) == ("failed", "time_limit")
+    assert "time limit of 2 s" in ended.why
+    cluster.finish()
+
+
+def test_a_stopped_agent(make_cluster: MakeCluster) -> None:
+    """A job that chose to end with its lease runs elsewhere, once its processes are dead; another waits for proof."""
+    cluster = make_cluster(settings=Settings(lease_s=LEASE_S))
+    gate = cluster.gate()
+    fences = cluster.submit("fences", Work(gate=gate), single(4), on_lost="self_fence")
+    (name,) = cluster.running(fences).node_names
+    waits = cluster.submit("waits", Work(gate=gate), single(4))
+    before = pids_of(cluster.running(waits))
+    assert cluster.job(waits).node_names == [name], "both fit on one node, and best fit puts them there"
+    ranks = Held(pids_of(cluster.job(fences)))
+    cluster.agents[name].process.send(signal.SIGSTOP)
+    ranks.gone(LEASE_S + 2)
+    ranks.close()
+    until(lambda: cluster.job(fences).attempts == 2, "the fenced job runs again")
+    assert cluster.running(fences).node_names != [name]
+    assert (cluster.job(waits).lost, cluster.job(waits).attempts) == (True, 1)
+    assert contacts(cluster)[name] == "unreachable"
+    cluster.agents[name].process.send(signal.SIGCONT)
+    until(lambda: contacts(cluster)[name] == "ok", "the node is back")
+    assert not cluster.job(waits).lost
+    assert pids_of(cluster.job(waits)) == before
+    gate.open()
+    cluster.succeeded(fences, waits)
+    ledger = cluster.finish()
+    assert [each.cause for each in ledger.histories[fences].attempts] == ["fenced", "completed"]
+    assert [each.cause for each in ledger.histories[waits].attempts] == ["completed"]
 
 
 def test_a_dead_controller(make_cluster: MakeCluster) -> None:

@@ -33,7 +33,7 @@ JOBS_A_MINUTE = 500
 LIFE_S = (0.05, 1.0)  # between the moment a controller answers and its death
 COLD_EVERY = 25
 SUBMITTERS = 8
-FOLLOWED_EVERY = 40
+REPEATED_EVERY, FOLLOWED_EVERY = 10, 40
 DRAIN_S = 240.0
 
 # Quick ones, some that talk for a second or two so that they live through kills, and gangs of both kinds.
@@ -95,6 +95,9 @@ class Submitters:
         self.cluster.acknowledged[name] = job
         self.cluster.work[job] = work
         self.jobs.append(job)
+        if number % REPEATED_EVERY == 0:
+            again = retried(lambda: client.submit(document, name), f"a repeated {name}", DRAIN_S)
+            assert (again.id, again.repeated) == (job, True), f"{name} made job {job}, and again {again}"
         if number % FOLLOWED_EVERY == 0:
             self._followers.submit(self._follow, job)
 

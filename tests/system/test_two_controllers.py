@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 import pytest
@@ -77,6 +78,24 @@ def test_an_idle_older_controller_notices_too(cluster: Cluster) -> None:
     assert time.monotonic() - began < STOPS_S
     assert set(contacts(cluster).values()) == {"ok"}
     cluster.finish()
+
+
+def test_an_older_one_that_was_stopped_meanwhile(cluster: Cluster) -> None:
+    """It wakes up in a world that has gone on without it, and ends before it does anything."""
+    gate = cluster.gate()
+    running = cluster.submit("running", Work(gate=gate), gang())
+    pids = pids_of(cluster.running(running))
+    cluster.controller.process.send(signal.SIGSTOP)
+    take_over(cluster)
+    before = cluster.submit("before", Work(), gang())
+    cluster.others[-1].process.send(signal.SIGCONT)
+    older_stopped(cluster)
+    cluster.succeeded(before, cluster.submit("after", Work(), gang()))
+    assert pids_of(cluster.job(running)) == pids
+    gate.open()
+    cluster.succeeded(running)
+    ledger = cluster.finish()
+    assert {len(history.attempts) for history in ledger.histories.values()} == {1}
 
 
 def test_whoever_the_older_one_answers_has_the_answer_kept(cluster: Cluster) -> None:
