@@ -111,13 +111,14 @@ class Nursery:
         who = next((each for each in self._shepherds.values() if each.pid == pid), None)
         if who is None:
             return 0, 1
-        if select.select([who.sock], [], [], 0)[0]:
-            self._heard(who)
+        self._hear_all()
         if who.sock.fileno() >= 0 and who not in self._idle and who.request == request:
             os.kill(pid, signal.SIGKILL)
         return pid, who.start
 
     def _reuse(self, data: bytes, request: int) -> _Shepherd | None:
+        if not self._idle:
+            self._hear_all()
         while self._idle:
             chosen = self._idle.pop()
             try:
@@ -141,9 +142,11 @@ class Nursery:
         return made
 
     def _heard(self, who: _Shepherd) -> None:
-        """It is idle, or it has ended."""
+        """It is idle, or it has ended; or this was heard already."""
         try:
-            data = who.sock.recv(1)
+            data = who.sock.recv(1, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
         except OSError:
             data = b""
         if not data:
@@ -151,6 +154,12 @@ class Nursery:
             return
         who.idle_since = time.monotonic()
         self._idle.append(who)
+
+    def _hear_all(self) -> None:
+        """Whatever shepherds have said by now."""
+        for fd, _ in self._poll.poll(0):
+            if fd in self._shepherds:
+                self._heard(self._shepherds[fd])
 
     def _let_go(self) -> None:
         """Of those that are too many or have waited long: the closed socket ends them."""
@@ -184,7 +193,6 @@ class Nursery:
             for _ in range(MOST_ATTEMPTS):
                 worker.name_process(_NAMES[request["do"]])
                 _KEPT[request["do"]](request["dir"], clock)
-                worker.name_process("gl-idle")
                 following = _next_request(sock)
                 if following is None:
                     break
@@ -221,6 +229,7 @@ def _next_request(sock: socket.socket) -> dict[str, Any] | None:
     """Say that this shepherd is idle and wait for its next attempt; None when the nursery is gone."""
     try:
         sock.send(b"i")
+        worker.name_process("gl-idle")
         data = sock.recv(MAX_REQUEST)
     except OSError:
         return None

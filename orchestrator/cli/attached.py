@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 120.0  # how long a controller may be away, as during its restart, until we give up staying
 LOOK_S = 2.0  # between two looks at why a job waits
+SOON_S = 0.7  # a start takes less: until then these are not worth a line
+BRIEF = ("wait.next-pass", "wait.starting")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -116,11 +119,16 @@ class Attached:
     def _wait_for_start(self) -> Job:
         """Tell why it waits until its ranks run, or it is over without having run."""
         job = self._client.job(self._job)
+        tell_at = time.monotonic() + SOON_S
         while not job.ended and (job.attempt is None or job.attempt.started_at is None):
             if job.state == "held" and job.faults and not self._asked:
                 self._give_up(job)
-            self._status.update(waiting_words(job, self._explain()))
-            job = self._client.wait_once(self._job, LOOK_S, job.revision)
+            told = self._explain()
+            brief = told is None or told.reason is None or told.reason.code in BRIEF
+            soon = tell_at - time.monotonic() if brief else 0.0
+            if soon <= 0:
+                self._status.update(waiting_words(job, told))
+            job = self._client.wait_once(self._job, soon if soon > 0 else LOOK_S, job.revision)
         self._status.clear()
         if job.attempt is not None and not job.ended:
             self._status.say(f"{title(job)} runs on {fold_names(job.node_names)}")

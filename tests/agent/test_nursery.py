@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ class Scene:
             self.loop._ready[fd](events)
         return False
 
-    def ask(self, do: str, job: int, line: str = "", **more: int) -> tuple[int, int]:
+    def ask(self, do: str, job: int, line: str = "", **more: Any) -> tuple[int, int]:
         """The worker's pid and the request's number."""
         unit = Unit(AttemptId(job, 1), str(self.folder))
         if line:
