@@ -33,7 +33,9 @@ EPOCH = 7
 T0 = 1_800_000_000_000_000
 
 
-def pool(name: str = "p", nodes: int = 4, gpus: int = 8, cores: int = 64, model: str = GPU, **rest: Any) -> Pool:
+def pool(
+    name: str = "p", nodes: int = 4, gpus: int = 8, cores: int = 64, model: str = GPU, **rest: Any
+) -> Pool:
     """A pool of `nodes` nodes named NAME-1..; without GPUs if `gpus` is 0."""
     names = tuple(f"{name}-{number}" for number in range(1, nodes + 1))
     gpu = GpuSpec(model, gpus, Emulate.ALWAYS) if gpus else None
@@ -45,7 +47,11 @@ def queue(name: str = "default", **limits: int) -> Queue:
     return Queue(name, limits=QueueLimits(**limits))
 
 
-def cluster(*pools: Pool, queues: tuple[Queue, ...] = (Queue("default"),), ports: tuple[int, int] = (20000, 29999)) -> ClusterSpec:
+def cluster(
+    *pools: Pool,
+    queues: tuple[Queue, ...] = (Queue("default"),),
+    ports: tuple[int, int] = (20000, 29999),
+) -> ClusterSpec:
     """A local cluster."""
     site = Site("here", SiteKind.LOCAL, Network("", *ports))
     return ClusterSpec("test", sites=(site,), pools=pools or (pool(),), queues=queues)
@@ -65,9 +71,7 @@ def job(
 ) -> JobSpec:
     """A gang of `nodes` nodes or `tasks` tasks (one task if neither is given), `gpus` and `cores` each."""
     share = PerNode(gpus, cores, 0, models)
-    request = (
-        Request(nodes=nodes, per_node=share) if nodes else Request(tasks=tasks or 1, per_task=share)
-    )
+    request = Request(nodes=nodes, per_node=share) if nodes else Request(tasks=tasks or 1, per_task=share)
     rest.setdefault("launch", LaunchKind.RANKS)
     return JobSpec(name, request, ("true",), retries=Retries(node_failures, job_failures), **rest)
 
@@ -75,9 +79,7 @@ def job(
 def facts(spec: Pool, boot: str = "boot-1") -> NodeFacts:
     """What a node of the pool reports."""
     gpu = spec.gpu
-    devices = tuple(
-        Device(slot, gpu.model, emulated=True) for slot in range(gpu.count)
-    ) if gpu else ()
+    devices = tuple(Device(slot, gpu.model, emulated=True) for slot in range(gpu.count)) if gpu else ()
     return NodeFacts(boot, spec.cores, spec.memory, devices)
 
 

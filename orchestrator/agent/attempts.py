@@ -186,6 +186,7 @@ class Attempts:
 
     def _do(self, todo: _Todo) -> None:
         unit, step = todo.unit, todo.step
+        log.debug(f"{unit.attempt}: {unit.local}, wanted {todo.desired.phase}: {step}")
         if step in (Step.CLOSE, Step.REPEAT):
             return
         self.units[unit.attempt] = unit

@@ -39,7 +39,9 @@ class Endpoint:
     @property
     def authority(self) -> str:
         """The Host header."""
-        return f"{self.host}:{self.port}" if self.host else "localhost"
+        if not self.host:
+            return "localhost"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_url(url: str) -> Endpoint:

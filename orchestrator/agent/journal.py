@@ -21,6 +21,7 @@ from orchestrator.agent import idset, log
 from orchestrator.agent.history import History
 from orchestrator.agent.records import Entry, Memory
 from orchestrator.model.ids import AttemptId
+from orchestrator.model.protocol import EventKind
 
 REWRITE_BYTES = 1 << 20  # the journal is written anew when it has grown by so much since the last time
 
@@ -149,11 +150,14 @@ class Journal:
     # --- for a controller that has forgotten -----------------------------------------------------------------------
 
     def inventory(self) -> list[dict[str, Any]]:
-        """Holdings in their plain form: what is held now, and what ended here within the time that is kept."""
-        newer = [record.holding() for record in self.memory.records.values()]
+        """Holdings in their plain form: what is held now, and what ended here within the time that is kept.
+
+        Not what could not be set up: a controller that still wants it is told again by the outbox.
+        """
+        newer = [record.holding() for record in self.memory.records.values() if not record.refused]
         known = {tuple(each["attempt"]) for each in newer}
         older = [each for each in self._history.holdings() if tuple(each["attempt"]) not in known]
-        return older + newer
+        return [each for each in older if each["ended"]["kind"] == EventKind.ENDED.value] + newer
 
     def final_event(self, attempt: AttemptId) -> dict[str, Any] | None:
         """How an attempt ended here, as it was reported; None if that is no longer kept."""

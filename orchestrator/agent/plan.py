@@ -139,11 +139,28 @@ def _problem(launch: Launch, context: NodeContext) -> str:
         return "a batch script over several nodes needs step shims, which this agent does not have"
     if not 0 <= launch.index < len(launch.parts):
         return f"the launch names part {launch.index} of {len(launch.parts)}"
+    if _processes(launch) < 1:
+        return "the launch has no task for this node"
+    if not launch.job.command:
+        return "the job has no command"
+    broken = _broken_text(launch)
+    if broken:
+        return broken
     known = {gpu.slot for gpu in context.gpus}
     missing = sorted(set(launch.slots) - known)
     if missing:
         return f"this node has no device in slot {', '.join(map(str, missing))}"
     return ""
+
+
+def _broken_text(launch: Launch) -> str:
+    """What no process can be given: the kernel ends texts at a zero byte, and names of variables at an equals sign."""
+    job = launch.job
+    texts = [*job.command, job.workdir, job.output, *(text for pair in job.env for text in pair)]
+    if any("\0" in text for text in texts):
+        return "the command, a variable or a path has a zero byte in it"
+    bad = sorted(name for name, _ in job.env if not name or "=" in name)
+    return f"{bad[0]!r} can't be the name of a variable" if bad else ""
 
 
 def _box(attempt: AttemptId, context: NodeContext) -> Box:

@@ -8,6 +8,7 @@ user's path may lie on a file server that hangs, or be a link to what is not the
 from __future__ import annotations
 
 import os
+import stat
 import time
 from dataclasses import dataclass
 
@@ -33,7 +34,9 @@ def run(directory: str, span: Span, pipe: int) -> None:
     try:
         identity = resolve(plan.owner, run_as_self=plan.run_as_self, min_uid=plan.min_uid)
         with acting_as(identity):
-            fd = os.open(span.path, os.O_RDONLY | os.O_NONBLOCK)
+            fd = os.open(span.path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise Problem("no-file", f"{span.path} is no plain file")
     except (Problem, OSError):
         _write_all(pipe, b"-1\n")
         return

@@ -189,7 +189,7 @@ class Shepherd:
 
     def send(self, name: str, to: str) -> None:
         """A signal to every rank's group, or to the first rank alone."""
-        number = getattr(signal, name, signal.SIGTERM)
+        number = signal.Signals[name] if name in signal.Signals.__members__ else signal.SIGTERM
         chosen = self.ranks[:1] if to == "launcher" else self.ranks
         for rank in chosen:
             if rank.pid in self.live or to != "launcher":

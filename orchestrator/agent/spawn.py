@@ -28,7 +28,7 @@ NOT_EXECUTABLE = 126
 _COMPLAIN = 'printf "gangline: %s\\n" "$1" >&2; exit "$2"'
 
 # What the job names is opened with the user's rights, so that no link leads to what is not theirs.
-_OUTPUT = os.O_RDWR | os.O_CREAT | os.O_APPEND
+_OUTPUT = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOCTTY
 
 _RESET = [
     signal.SIGPIPE,

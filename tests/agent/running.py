@@ -157,7 +157,7 @@ class RunningAgent:
             )
             if mine:
                 _kill(each.pid)
-        for record in self._workers():
+        for record in self.workers():
             if procfs.start_of(record["pid"]) == record["start"]:
                 _kill(record["pid"])
         self._remove_groups(place)
@@ -170,7 +170,8 @@ class RunningAgent:
                 until(lambda: not containment.units_on_node(base, place), "the control groups are empty")
                 containment.drop_base(base)
 
-    def _workers(self) -> list[dict[str, Any]]:
+    def workers(self) -> list[dict[str, Any]]:
+        """Who every process says it is that ever claimed an attempt."""
         paths = Path(self.state_dir).glob(f"attempts/*/{layout.STATUS}")
         lines = [line for path in paths for line in path.read_text().splitlines()]
         return [record for record in map(json.loads, lines) if record["k"] == "worker"]

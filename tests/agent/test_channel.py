@@ -38,6 +38,12 @@ def test_urls(url: str, want: Endpoint) -> None:
     assert parse_url(url) == want
 
 
+def test_host_header() -> None:
+    assert parse_url("http://h").authority == "h:80"
+    assert parse_url("https://[::1]").authority == "[::1]:443"
+    assert parse_url("unix:/x").authority == "localhost"
+
+
 @pytest.mark.parametrize("url", ["h:80", "ftp://h", "http://", ""])
 def test_what_is_no_url(url: str) -> None:
     with pytest.raises(ValueError, match=r"expected|missing"):

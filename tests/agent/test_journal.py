@@ -154,6 +154,26 @@ def test_rewriting_keeps_what_is_live_or_unsent(tmp_path: Path, monkeypatch: pyt
     assert known["kind"] == "ended"
 
 
+def test_inventory_leaves_out_what_was_never_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = open_journal(tmp_path)
+    refused, over = AttemptId(1, 1), AttemptId(2, 1)
+    for attempt in (refused, over):
+        journal.commit([intent(attempt, {"job": "z"}, "boot", run=True)])
+    journal.commit(
+        [records.event(outcome.prepare_failed(refused, 5, "workdir-missing", "gone"), 0), ended(2)]
+    )
+    assert [each["attempt"] for each in journal.inventory()] == [[2, 1]]
+    journal.acked(2)
+    monkeypatch.setattr(journal_module, "REWRITE_BYTES", 0)
+    journal._rewrite_at = 0
+    journal.commit([])
+    assert journal.memory.records == {}
+    assert [each["attempt"] for each in journal.inventory()] == [[2, 1]]
+    known = journal.final_event(refused)
+    assert known is not None
+    assert known["code"] == "workdir-missing"
+
+
 def test_history_is_bounded_by_count_and_age(tmp_path: Path) -> None:
     clock = ManualClock()
     history = History(str(tmp_path), keep_s=100, keep_count=4, clock=clock)

@@ -150,6 +150,9 @@ def test_only_who_chose_it_has_a_lease() -> None:
     [
         (two_nodes(LaunchKind.BATCH), "shims"),
         (two_nodes(LaunchKind.RANKS, (0, 9)), "slot 9"),
+        (two_nodes(LaunchKind.RANKS, tasks=0), "no task"),
+        (two_nodes(LaunchKind.RANKS, env=(("A=B", "c"),)), "'A=B' can't be the name"),
+        (two_nodes(LaunchKind.RANKS, env=(("A", "c\0"),)), "zero byte"),
         (Launch(JobSpec("x", Request(tasks=1), ("p",)), Owner("a", 1, 1), (), 0), "part 0 of 0"),
     ],
 )

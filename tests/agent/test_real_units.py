@@ -156,6 +156,33 @@ def test_daemon_that_left_its_group_is_found_and_ended(
     assert not alive(int((agent.directory(FIRST) / "work" / "daemon").read_text()))
 
 
+def test_order_with_a_signal_that_is_none_asks_with_sigterm(
+    agent: RunningAgent, controller: FakeController
+) -> None:
+    controller.run("n1", FIRST, launch_of("sleep", "300"))
+    controller.wait_for(FIRST, EventKind.STARTED)
+    controller.end("n1", FIRST, EndOrder("cancelled", "SIG_DFL", grace_s=30))
+    assert controller.wait_for(FIRST, EventKind.ENDED).results[0].signal == signal.SIGTERM
+
+
+def test_environment_that_is_too_large_is_refused_with_the_reason(
+    tree_agent: RunningAgent, controller: FakeController
+) -> None:
+    controller.run("n1", FIRST, launch_of("true", env=(("X", "x" * 200_000),)))
+    failed = controller.wait_for(FIRST, EventKind.PREPARE_FAILED)
+    assert failed.code == "start-failed"
+    assert "too long" in failed.error
+
+
+def test_output_that_is_no_file_has_nothing_to_read(
+    tree_agent: RunningAgent, controller: FakeController, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    controller.run("n1", FIRST, shell("echo hello", workdir=str(tmp_path), output="pipe"))
+    assert controller.wait_for(FIRST, EventKind.ENDED).results[0].ok
+    assert controller.read(ReadRequest("r", FIRST, 0, 0, 10, 5))[0] == -1
+
+
 def test_unknown_command_is_a_failure_of_the_job(agent: RunningAgent, controller: FakeController) -> None:
     controller.run("n1", FIRST, launch_of("no-such-program"))
     ended = controller.wait_for(FIRST, EventKind.ENDED)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.ledger import events
 from orchestrator.ledger.snapshot import to_plain
@@ -109,7 +110,10 @@ CASES: dict[str, Case] = {
         [job(gpus=0, cores=2)], [1], {}, cluster(pool("g", 1, 4), pool("c", 1, 0, cores=4))
     ),
     "ports run out": Case(
-        [job(tasks=2), job(tasks=2)], [1], {2: "wait.ports"}, cluster(pool(nodes=2, gpus=4), ports=(20000, 20000))
+        [job(tasks=2), job(tasks=2)],
+        [1],
+        {2: "wait.ports"},
+        cluster(pool(nodes=2, gpus=4), ports=(20000, 20000)),
     ),
 }
 
@@ -153,9 +157,13 @@ FITS: dict[str, Fit] = {
     "a task is never split": Fit(
         {"p-1": 1, "p-2": 1}, job(tasks=2, gpus=2), [("p-1", (1, 2), 1), ("p-2", (1, 2), 1)]
     ),
-    "nodes in the order of the spec": Fit({"p-2": 1}, job(nodes=2, gpus=2), [("p-1", (0, 1), 1), ("p-2", (1, 2), 1)]),
+    "nodes in the order of the spec": Fit(
+        {"p-2": 1}, job(nodes=2, gpus=2), [("p-1", (0, 1), 1), ("p-2", (1, 2), 1)]
+    ),
     "ranks per node": Fit(
-        {}, JobSpec("j", job(nodes=1, gpus=4).request, ("t",), launch=LaunchKind.LAUNCHER), [("p-1", (0, 1, 2, 3), 1)]
+        {},
+        JobSpec("j", job(nodes=1, gpus=4).request, ("t",), launch=LaunchKind.LAUNCHER),
+        [("p-1", (0, 1, 2, 3), 1)],
     ),
 }
 
@@ -281,7 +289,9 @@ shapes = st.builds(
 
 
 @pytest.mark.property
-@given(st.lists(st.tuples(shapes, st.sampled_from([ALICE, BOB])), max_size=12), st.randoms(use_true_random=False))
+@given(
+    st.lists(st.tuples(shapes, st.sampled_from([ALICE, BOB])), max_size=12), st.randoms(use_true_random=False)
+)
 def test_reason_is_true_in_the_counterfactual(asks: list[Any], dice: Any) -> None:
     """Promise 6: take away what the reason names, and the job starts."""
     spec = cluster(

@@ -234,6 +234,12 @@ class Cluster:
             self._client = self.connect(DEADLINE_S)
         return self._client
 
+    def reconnect(self) -> None:
+        """Give up a connection that nobody answers on."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
     def restart(self, *, cold: bool = False) -> float:
         """A new controller after the last one has died; seconds until it answers."""
         return self.controller.start(cold=cold).ready()
@@ -366,8 +372,7 @@ class Cluster:
         processes.end_all(self.folder, self.places)
         for gate in self.gates:
             gate.close()
-        if self._client is not None:
-            self._client.close()
+        self.reconnect()
 
 
 def free_port() -> int:
@@ -381,7 +386,9 @@ class Submitter:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._queue: queue.SimpleQueue[tuple[str, Work, Mapping[str, Any], dict[str, Any]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[str, Work, Mapping[str, Any], dict[str, Any]] | None] = (
+            queue.SimpleQueue()
+        )
         self._jobs: list[int] = []
         self._error: BaseException | None = None
         self._count = 0
@@ -402,7 +409,11 @@ class Submitter:
 
     def wait(self) -> list[int]:
         """The ids of all that were given, once all are acknowledged."""
-        until(lambda: self._error or len(self._jobs) == self._count, f"{self._count} submits are acknowledged", 120)
+        until(
+            lambda: self._error or len(self._jobs) == self._count,
+            f"{self._count} submits are acknowledged",
+            120,
+        )
         assert self._error is None, self._error
         return self._jobs
 

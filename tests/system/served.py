@@ -1,6 +1,7 @@
 """A controller in a process forked from one that has loaded its modules: what `gangline server run` does after that.
 
-Comes in: a state folder, an address or none, settings, a log. Goes out: an exit code. Called by: controllers, through `processes.warm`.
+Comes in: a state folder, an address or none, settings, a log. Goes out: an exit code. Called by: harness, through
+`processes.warm`.
 """
 
 from __future__ import annotations

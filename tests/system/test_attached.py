@@ -1,4 +1,4 @@
-"""`gangline run` while its controller is killed and started again: all output, in order, and the job's own exit code."""
+"""`gangline run` while its controller is killed and started again: all output, in order, the job's own exit code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def test_run_stays_with_its_job_through_kills(cluster: Cluster) -> None:
     env = {"PATH": "/usr/bin:/bin", "GANGLINE_HOME": str(cluster.folder / "h")}
     output = cluster.folder / "run.out"
     with output.open("wb") as file:
-        person = subprocess.Popen(command, stdout=file, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env)
+        person = subprocess.Popen(
+            command, stdout=file, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env
+        )
     try:
         for seen in (0, 40, 80):
             more_than(output, seen)

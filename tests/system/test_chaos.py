@@ -31,7 +31,17 @@ KINDS = (
     (Work(lines=20, pause="0.3"), gang(tasks=1, gpus=1)),
     (Work(lines=3), single(1)),
 )
-WHOM = ("controller", "agent", "agent", "gl-nursery", "gl-shepherd", "gl-shepherd", "gl-idle", "gl-mop", "gl-prepare")
+WHOM = (
+    "controller",
+    "agent",
+    "agent",
+    "gl-nursery",
+    "gl-shepherd",
+    "gl-shepherd",
+    "gl-idle",
+    "gl-mop",
+    "gl-prepare",
+)
 
 
 def strike(cluster: Cluster, dice: random.Random) -> str:

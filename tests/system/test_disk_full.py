@@ -62,7 +62,7 @@ def _write_till_full(fd: int, size: int) -> None:
 @contextmanager
 def impatient(cluster: Cluster) -> Iterator[Client]:
     """A client that takes the first answer."""
-    with Client(cluster.url, patience_s=0) as client:
+    with cluster.connect(0) as client:
         yield client
 
 

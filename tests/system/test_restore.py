@@ -92,13 +92,16 @@ def test_an_old_backup_under_running_jobs(make_cluster: MakeCluster) -> None:
 
     restored(cluster, backup)
     until(
-        lambda: len({orphan.attempt for orphan in cluster.client.orphans()}) >= NEW + 2, "all orphans are listed"
+        lambda: len({orphan.attempt for orphan in cluster.client.orphans()}) >= NEW + 2,
+        "all orphans are listed",
     )
     assert cluster.client.status().recovering
     waits = cluster.submit("waits")
     assert waits > max(running.pids), "an id that a forgotten job has was given again"
     running.undisturbed()
-    assert {orphan.attempt for orphan in cluster.client.orphans()} == {f"{job}/1" for job in [*new, *held[:2]]}
+    assert {orphan.attempt for orphan in cluster.client.orphans()} == {
+        f"{job}/1" for job in [*new, *held[:2]]
+    }
     assert cluster.job(waits).reason is not None
     assert cluster.job(waits).attempts == 0
 

@@ -73,7 +73,7 @@ class Submitters:
             thread.join()
 
     def _run(self) -> None:
-        with Client(self.cluster.url, patience_s=0) as client:
+        with self.cluster.connect(0) as client:
             while not self.over.wait(self._due_in()):
                 try:
                     self._submit(client)
@@ -103,7 +103,7 @@ class Submitters:
 
     def _follow(self, job: int) -> None:
         """What somebody sees who reads along while controllers come and go."""
-        with Client(self.cluster.url, patience_s=DRAIN_S) as client:
+        with self.cluster.connect(DRAIN_S) as client:
             pieces = list(follow(client, job, [0]))
         broken = [str(piece.error) for piece in pieces if piece.error is not None]
         self.followed[job] = "; ".join(broken) or b"".join(piece.data for piece in pieces).decode()

@@ -43,7 +43,7 @@ def test_the_older_stops_and_no_job_is_disturbed(make_cluster: MakeCluster) -> N
     gate = cluster.gate()
     running = cluster.submit("running", Work(gate=gate), gang())
     pids = pids_of(cluster.running(running))
-    with Client(cluster.url, patience_s=0) as old_client:
+    with cluster.connect(0) as old_client:
         assert old_client.status().epoch
         take_over(cluster)
         older_stopped(cluster)
@@ -87,6 +87,7 @@ def test_an_older_one_that_was_stopped_meanwhile(cluster: Cluster) -> None:
     pids = pids_of(cluster.running(running))
     cluster.controller.process.send(signal.SIGSTOP)
     take_over(cluster)
+    cluster.reconnect()
     before = cluster.submit("before", Work(), gang())
     cluster.others[-1].process.send(signal.SIGCONT)
     older_stopped(cluster)
