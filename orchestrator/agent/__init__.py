@@ -4,13 +4,17 @@ Comes in: a config file and the controller's answers. Goes out: processes of job
 bytes of logs. Called by: `gangline agent`, `python -m orchestrator.agent`. Standard library and Python 3.10 only,
 imports `model` and `telemetry` and nothing else of Gangline.
 
-    main.py       config -> nursery -> daemon                     (the start of the process)
-    daemon.py     notices, answers and timers -> the journal, then the deed
-    sync.py       two channels to the controller, epochs, leases, back-off
-    reconcile.py  PURE: what one attempt is here, what is wanted -> the next step
-    journal.py    the fsynced record of intents and events; outbox.py and history.py are its parts
-    unit.py       one attempt on this node: its folder, its worker process, what its status file says
-    nursery.py    forks workers without a Python start; starter.py is the agent's end of it
-    shepherd.py   the worker that runs the ranks; preparer.py, mop.py, reader.py are the other workers
-    containment.py  how a unit's processes are kept together, found and killed
+    main.py         config -> nursery -> daemon                  (the start of the process)
+    daemon.py       wires the parts together; loop.py is the one thing that it waits in
+    sync.py         two channels (channel.py) to the controller, epochs, leases, back-off; join.py the first token
+    attempts.py     wishes -> journal -> deeds; reconcile.py is the table of steps, PURE
+    reports.py      workers' records -> events in the outbox; outcome.py folds the records, PURE
+    keepers.py      the lives of workers: asked for, held, found dead, killed when they hang
+    journal.py      the fsynced record of intents and events; records.py folds it; history.py, idset.py keep the rest
+    unit.py         one attempt on this node: its folder (layout.py), its worker, its status file (status.py)
+    starter.py      the agent's end of nursery.py, which makes workers without a start of Python
+    shepherd.py     the worker that runs the ranks (plan.py, setup.py, spawn.py) and proves them gone (gate.py)
+    preparer.py, mop.py, reader.py, housekeeping.py  the other workers
+    containment.py  how a unit's processes are kept together, found (procfs.py) and killed
+    identity.py     as whom a job runs
 """

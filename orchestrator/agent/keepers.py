@@ -39,9 +39,15 @@ class Keepers:
         """A worker that does `do` for the unit."""
         unit.doing = do
         unit.asked_us = self._now()
-        unit.request = self._board.starter.ask(
-            do, unit.directory, lambda pid, start: self._made(unit, do, pid, start)
-        )
+        unit.asks += 1
+        ask = unit.asks
+
+        def made(pid: int, start: int) -> None:
+            # A worker's record may come first: then that was all of it, and its process serves others by now.
+            if unit.asks == ask and unit.doing == do:
+                self._made(unit, do, pid, start)
+
+        unit.request = self._board.starter.ask(do, unit.directory, made)
 
     def mop(self, unit: Unit) -> None:
         """Make sure that nothing of it is left and that it never starts."""
@@ -116,6 +122,8 @@ class Keepers:
         """Its worker has died: with everything recorded, or by a kill."""
         self.let_go(unit)
         did, unit.doing = unit.doing, ""
+        if not did:
+            return
         if did == "prepare":
             self._prepared(unit)
             return

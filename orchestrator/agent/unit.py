@@ -40,6 +40,7 @@ class Unit:
         self.order: EndOrder | None = None
         self.fence = False
         self.orphan = False  # on the node, and in no record
+        self.asks = 0  # workers asked for, in this life of the agent
         self.tries = 0
         self.pid = 0  # of the worker; `pidfd` is what counts
         self.request = (

@@ -10,6 +10,7 @@ goes on. Only a newer controller (Fenced) or a ledger that can't be read ends it
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -122,6 +123,8 @@ class Core:
         writer.record(events.ControllerStarted(self._settings.version, self._settings.host), "controller")
         writer.commit()
         self._publish({})
+        gc.collect()
+        gc.freeze()
 
     def _take_in(self, items: list[Item]) -> None:
         """Each command into facts and its answer, what time brings, and one commit for all of it."""
@@ -212,4 +215,5 @@ class Core:
         except Unavailable as error:
             log.warning("no snapshot: %s", error.message)
             self._desk.writer.since_snapshot = 0
+        gc.freeze()  # what a snapshot has seen lives long: a full collection of it all would stop both threads
         failpoint("controller.snapshot.after")

@@ -25,6 +25,9 @@ class Publisher:
         self._beats = beats
         self._desired: dict[str, dict[AttemptId, Desired]] = {}
         self._nodes_of: dict[int, tuple[str, ...]] = {}  # job -> nodes that should have something of it
+        self._launches: dict[
+            int, tuple[AttemptId, tuple[Launch, ...]]
+        ] = {}  # job -> launches of its attempt, by part
         self._revision = 0
 
     def publish(self, writer: Writer, reasons: dict[ClassKey, Reason] | None) -> tuple[list[int], list[str]]:
@@ -53,6 +56,7 @@ class Publisher:
     def _start_over(self, writer: Writer) -> None:
         """At start, after a reload or an apply: everything may have changed, and some of it gone."""
         state, view = writer.state, self._view
+        self._launches.clear()  # the job network may have other addresses now
         for job_id in [*view.jobs, *state.jobs]:
             writer.touched_jobs[job_id] = state.jobs.get(job_id)
         for name in [*view.nodes, *state.nodes]:
@@ -83,13 +87,26 @@ class Publisher:
         if job is not None and attempt is not None:
             for index, part in enumerate(attempt.parts):
                 if part.state is not PartState.ENDED:
-                    wanted[part.placement.node] = desired(state, job, attempt, index)
+                    wanted[part.placement.node] = self._wish(state, job, attempt, index)
         for node in dict.fromkeys((*self._nodes_of.get(job_id, ()), *wanted)):
             self._want_on(node, job_id, wanted.get(node), changed)
         if wanted:
             self._nodes_of[job_id] = tuple(wanted)
         else:
             self._nodes_of.pop(job_id, None)
+            self._launches.pop(job_id, None)
+
+    def _wish(self, state: State, job: Job, attempt: Attempt, index: int) -> Desired:
+        """One attempt as one node of its gang should have it. Its launch never changes, and is made once: a gang's
+        every report would else make as many gang parts as the square of its nodes."""
+        part = attempt.parts[index]
+        if attempt.ending is not None:
+            return Desired(attempt.id, Phase.END, part.started, end=attempt.ending.order)
+        known = self._launches.get(job.id)
+        if known is None or known[0] != attempt.id:
+            known = self._launches[job.id] = (attempt.id, launches(state, job, attempt))
+        phase = Phase.RUN if attempt.committed_us else Phase.PREPARE
+        return Desired(attempt.id, phase, part.started, launch=known[1][index])
 
     def _want_on(self, node: str, job_id: int, entry: Desired | None, changed: dict[str, bool]) -> None:
         table = self._desired.setdefault(node, {})
@@ -108,21 +125,20 @@ class Publisher:
             self._beats.set_desired(node, revision, dict(self._desired[node]))
 
 
-def desired(state: State, job: Job, attempt: Attempt, index: int) -> Desired:
-    """One attempt as one node of its gang should have it."""
-    part = attempt.parts[index]
-    if attempt.ending is not None:
-        return Desired(attempt.id, Phase.END, part.started, end=attempt.ending.order)
-    phase = Phase.RUN if attempt.committed_us else Phase.PREPARE
-    return Desired(attempt.id, phase, part.started, launch=_launch(state, job, attempt, index, part))
+def launches(state: State, job: Job, attempt: Attempt) -> tuple[Launch, ...]:
+    """What each part of an attempt needs to run."""
+    gang = _gang(state, attempt)
+    return tuple(_launch(state, job, attempt, index, part, gang) for index, part in enumerate(attempt.parts))
 
 
-def _launch(state: State, job: Job, attempt: Attempt, index: int, part: Part) -> Launch:
+def _launch(
+    state: State, job: Job, attempt: Attempt, index: int, part: Part, gang: tuple[GangPart, ...]
+) -> Launch:
     placement = part.placement
     return Launch(
         job=job.spec,
         owner=job.owner,
-        parts=_gang(state, attempt),
+        parts=gang,
         index=index,
         slots=placement.slots,
         cores=placement.cores,

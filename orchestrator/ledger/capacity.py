@@ -34,12 +34,15 @@ class NodeCapacity:
 class PoolCapacity:
     """The nodes of one pool: all in order, and the open ones in buckets by free devices (sorted by order)."""
 
-    __slots__ = ("buckets", "name", "nodes")
+    __slots__ = ("buckets", "name", "nodes", "shapes")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.nodes: list[NodeCapacity] = []
         self.buckets: list[list[int]] = [[]]
+        self.shapes: dict[
+            tuple[int, int], int
+        ] = {}  # how many nodes have so many cores and bytes; 0: not known
 
     def enter(self, node: NodeCapacity) -> None:
         """Put an open node into the bucket of its free devices."""
@@ -53,9 +56,13 @@ class PoolCapacity:
         bucket = self.buckets[node.free.bit_count()]
         del bucket[bisect_left(bucket, node.order)]
 
-    def open_nodes(self) -> int:
-        """How many nodes may be given work."""
-        return sum(map(len, self.buckets))
+    def count_shape(self, shape: tuple[int, int], change: int) -> None:
+        """One node more or less has these cores and bytes."""
+        left = self.shapes.get(shape, 0) + change
+        if left:
+            self.shapes[shape] = left
+        else:
+            del self.shapes[shape]
 
 
 class Capacity:
@@ -72,6 +79,7 @@ class Capacity:
         home = self.pools.setdefault(pool, PoolCapacity(pool))
         node = NodeCapacity(name, pool, len(home.nodes), model)
         home.nodes.append(node)
+        home.count_shape((0, 0), 1)
         self.nodes[name] = node
         return node
 
@@ -94,6 +102,9 @@ class Capacity:
         self.set_open(name, False)
         node.free_cores += cores - node.cores
         node.free_memory += memory - node.memory
+        pool = self.pools[node.pool]
+        pool.count_shape((node.cores, node.memory), -1)
+        pool.count_shape((cores, memory), 1)
         node.total, node.cores, node.memory = total, cores, memory
         node.free = total & ~node.taken
         self.set_open(name, was_open)

@@ -77,19 +77,15 @@ def _never_capacity(state: State, spec: JobSpec) -> Reason | None:
 
 def _most_units(state: State, pool: Pool, need: Need) -> int:
     """Units of the gang that the whole pool takes when empty, by the spec and by what its nodes have reported."""
-    each = [_node_units(state, pool, name, need) for name in pool.nodes]
-    each += [_units(pool.gpu.count if pool.gpu else 0, pool.cores, pool.memory, need)] * (
-        pool.most_nodes() - len(pool.nodes)
-    )
-    return sum(min(units, 1) if need.spread else units for units in each)
-
-
-def _node_units(state: State, pool: Pool, name: str, need: Need) -> int:
-    node = state.nodes.get(name)
-    facts = node.facts if node is not None else None
-    cores = pool.cores or (facts.cores if facts else 0)
-    memory = pool.memory or (facts.memory if facts else 0)
-    return _units(pool.gpu.count if pool.gpu else 0, cores, memory, need)
+    gpus = pool.gpu.count if pool.gpu else 0
+    known = state.capacity.pools.get(pool.name)
+    shapes = list(known.shapes.items()) if known is not None else []
+    shapes.append(((pool.cores, pool.memory), pool.most_nodes() - sum(count for _, count in shapes)))
+    total = 0
+    for (cores, memory), count in shapes:
+        units = _units(gpus, cores, memory, need)
+        total += max(count, 0) * (min(units, 1) if need.spread else units)
+    return total
 
 
 def _units(gpus: int, cores: int, memory: int, need: Need) -> int:

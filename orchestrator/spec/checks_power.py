@@ -10,7 +10,7 @@ site's root domain if there is exactly one. A domain with several feeds burdens 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from orchestrator.model.cluster import Redundancy
@@ -25,6 +25,8 @@ from orchestrator.wire.leaf import UnknownTouched
 from orchestrator.wire.quantities import DAYS, day_time_text
 
 Domains = dict[str, DomainDocument]
+Shares = dict[str, dict[str, Fraction]]
+_Guaranteed = tuple[PoolDocument, int, dict[str, dict[Fraction, int]]]
 
 
 def power(context: Context) -> Iterator[Found]:
@@ -38,9 +40,15 @@ def _site_power(context: Context, site: OwnedSite, loc: Loc) -> Iterator[Found]:
     domains = {domain.name: domain for domain in site.power.domains}
     _require_sound(domains)
     guaranteed = _guaranteed(context, site.name)
-    pools = [pool for pool in context.document.pools if pool.site == site.name and guaranteed.get(pool.name)]
+    shares = _shares(domains)
+    unmanaged = _unmanaged(domains, shares)
+    pools = [
+        (pool, guaranteed[pool.name], _nodes_by_share(pool, domains, shares))
+        for pool in context.document.pools
+        if pool.site == site.name and guaranteed.get(pool.name)
+    ]
     for index, domain in enumerate(site.power.domains):
-        yield from run((_one_domain,), context, (domain, domains), pools, guaranteed, (*loc, index))
+        yield from run((_one_domain,), context, domain, unmanaged[domain.name], pools, (*loc, index))
 
 
 def _require_sound(domains: Domains) -> None:
@@ -70,16 +78,11 @@ def _guaranteed(context: Context, site: str) -> dict[str, int]:
 
 
 def _one_domain(
-    context: Context,
-    tree: tuple[DomainDocument, Domains],
-    pools: list[PoolDocument],
-    guaranteed: dict[str, int],
-    loc: Loc,
+    context: Context, domain: DomainDocument, unmanaged: int, pools: list[_Guaranteed], loc: Loc
 ) -> Iterator[Found]:
-    domain, domains = tree
-    need = Fraction(_unmanaged(domain, domains))
-    for pool in pools:
-        need += _least_load(context, pool, guaranteed[pool.name], domain, domains)
+    need = Fraction(unmanaged)
+    for pool, gpus, nodes in pools:
+        need += _least_load(context, pool, gpus, nodes[domain.name])
     if domain.limit_kw is not None and need > domain.limit_kw * domain.derate // 1000:
         limit = domain.limit_kw * domain.derate // 1000
         yield Found((*loc, "limit_kw"), _told(domain.name, limit, need, "at any time"))
@@ -112,40 +115,51 @@ def _kw(watts: Fraction) -> str:
     return f"{float(watts) / 1000:g}"
 
 
-def _unmanaged(domain: DomainDocument, domains: Domains) -> int:
-    """What hangs on a domain and those under it besides nodes; feeds of one load are not counted twice."""
-    under = [
-        one for one in domains.values() if one is not domain and _share(domain.name, one.name, domains) > 0
-    ]
-    return domain.unmanaged_kw + sum(one.unmanaged_kw for one in under if one.parent is not None)
+def _unmanaged(domains: Domains, shares: Shares) -> dict[str, int]:
+    """What hangs on each domain and those under it besides nodes; feeds of one load are not counted twice."""
+    sums = {name: domain.unmanaged_kw for name, domain in domains.items()}
+    for name, under in domains.items():
+        for upper in shares[name] if under.parent is not None else ():
+            if upper != name:
+                sums[upper] += under.unmanaged_kw
+    return sums
 
 
-def _share(domain: str, under: str, domains: Domains) -> Fraction:
-    """The part of the load on domain `under` that flows through `domain`."""
-    if domain == under:
-        return Fraction(1)
-    lower = domains[under]
+def _shares(domains: Domains) -> Shares:
+    """For each domain, the part of its load that flows through itself and each domain above it."""
+    found: Shares = {}
+
+    def of(name: str) -> dict[str, Fraction]:
+        if name not in found:
+            found[name] = {**_above(domains[name], of), name: Fraction(1)}
+        return found[name]
+
+    for name in domains:
+        of(name)
+    return found
+
+
+def _above(lower: DomainDocument, of: Callable[[str], dict[str, Fraction]]) -> dict[str, Fraction]:
     if lower.parent is not None:
-        return _share(domain, lower.parent, domains)
+        return of(lower.parent)
     feeds = list(lower.fed_by)
     each = {
         Redundancy.N: Fraction(1, max(1, len(feeds))),
         Redundancy.N_PLUS_1: Fraction(1, max(1, len(feeds) - 1)),
         Redundancy.TWO_N: Fraction(1),
     }[lower.redundancy]
-    return min(Fraction(1), sum((each * _share(domain, feed, domains) for feed in feeds), Fraction(0)))
+    sums: dict[str, Fraction] = {}
+    for feed in feeds:
+        for upper, share in of(feed).items():
+            sums[upper] = sums.get(upper, Fraction(0)) + each * share
+    return {upper: min(Fraction(1), share) for upper, share in sums.items()}
 
 
-def _least_load(
-    context: Context, pool: PoolDocument, gpus: int, domain: DomainDocument, domains: Domains
-) -> Fraction:
+def _least_load(context: Context, pool: PoolDocument, gpus: int, nodes: dict[Fraction, int]) -> Fraction:
     """The least watts that `gpus` guaranteed GPUs of a pool put on a domain."""
     watts = gpu_watts(context, pool)
     if watts is None or pool.gpu is None:
         return Fraction(0)
-    nodes: dict[Fraction, int] = {}
-    for share, count in _nodes_by_share(pool, domain, domains):
-        nodes[share] = nodes.get(share, 0) + count
     load, left = Fraction(0), gpus
     for share in sorted(nodes):
         here = min(left, nodes[share] * pool.gpu.count)
@@ -154,18 +168,25 @@ def _least_load(
     return load
 
 
-def _nodes_by_share(
-    pool: PoolDocument, domain: DomainDocument, domains: Domains
-) -> Iterator[tuple[Fraction, int]]:
-    """How many nodes of a pool load a domain by which share."""
+def _nodes_by_share(pool: PoolDocument, domains: Domains, shares: Shares) -> dict[str, dict[Fraction, int]]:
+    """For each domain, how many nodes of a pool load it by which share."""
     rest = set(pool.nodes or ())
-    for one in domains.values():
-        inside = rest & set(one.nodes or ())
-        rest -= inside
-        yield _share(domain.name, one.name, domains), len(inside)
-    roots = [one.name for one in domains.values() if not _uppers(one)]
-    share = _share(domain.name, roots[0], domains) if len(roots) == 1 else Fraction(0)
-    yield share, len(rest)
+    total = len(rest)
+    found: dict[str, dict[Fraction, int]] = {name: {} for name in domains}
+    roots = [name for name, domain in domains.items() if not _uppers(domain)]
+    inside = {}
+    for name, domain in domains.items():
+        here = rest.intersection(domain.nodes or ())
+        rest -= here
+        inside[name] = len(here)
+    if len(roots) == 1:
+        inside[roots[0]] += len(rest)
+    for under, count in inside.items():
+        for upper, share in shares[under].items() if count else ():
+            found[upper][share] = found[upper].get(share, 0) + count
+    for counts in found.values():
+        counts[Fraction(0)] = counts.get(Fraction(0), 0) + total - sum(counts.values())
+    return found
 
 
 SUMS = (power,)

@@ -45,8 +45,7 @@ def discover(config: GpuConfig) -> tuple[Found, ...]:
         if real or config.emulate == "never":
             return real
     return tuple(
-        Found(Device(slot, config.model, config.memory, emulated=True), slot)
-        for slot in range(config.count)
+        Found(Device(slot, config.model, config.memory, emulated=True), slot) for slot in range(config.count)
     )
 
 

@@ -79,6 +79,8 @@ class Machine(RuleBasedStateMachine):
         self.heard: list[dict[str, Any]] = []  # every event that ever got a number, by the controller
         self.runs: dict[str, int] = {}
         self.living: list[PlayedWorker] = []
+        self.harmed: set[str] = set()  # folders whose workers did not all do what they were asked for
+        self.unheard: list[PlayedWorker] = []  # made, and the nursery's answer is on its way
         self.starter = PlayedStarter()
         # Every played worker has this process's number: a real signal would hit the test itself.
         self.no_signals = mock.patch.object(Unit, "signal", return_value=None)
@@ -92,6 +94,8 @@ class Machine(RuleBasedStateMachine):
 
     def _boot(self) -> None:
         """A new agent process on the same folder."""
+        self.unheard = []
+        self.held: dict[str, PlayedWorker] = {}  # the last worker that the agent was told of, by folder
         self.journal = Journal(self.folder, History(self.folder, 10**6, 100, self.clock))
         self.loop = Loop(self.clock)
         self.starter = PlayedStarter()
@@ -127,12 +131,20 @@ class Machine(RuleBasedStateMachine):
 
     @rule(target=workers)
     def worker_made(self) -> PlayedWorker | None:
+        """It lives; that the agent hears of it comes earlier or later than what it writes."""
         if not self.starter.asked:
             return None
         worker = self.starter.asked.pop(0)
         self.living.append(worker)
-        worker.started(os.getpid(), procfs.start_of(os.getpid()))
+        self.unheard.append(worker)
         return worker
+
+    @rule()
+    def nursery_answers(self) -> None:
+        if self.unheard:
+            worker = self.unheard.pop(0)
+            self.held[worker.directory] = worker
+            worker.started(os.getpid(), procfs.start_of(os.getpid()))
 
     @rule(worker=workers)
     def worker_works(self, worker: PlayedWorker | None) -> None:
@@ -161,6 +173,8 @@ class Machine(RuleBasedStateMachine):
         if worker is None or worker.done:
             return
         worker.done = True
+        if not clean or not self._did_its_work(worker):
+            self.harmed.add(worker.directory)
         if worker.writer is not None:
             kinds = [
                 record["k"]
@@ -173,12 +187,20 @@ class Machine(RuleBasedStateMachine):
             worker.writer.close()
         self._tell_death(worker)
 
+    def _did_its_work(self, worker: PlayedWorker) -> bool:
+        if worker.do == "prepare":
+            return os.path.exists(os.path.join(worker.directory, layout.PREPARE))
+        return worker.writer is not None
+
     def _tell_death(self, worker: PlayedWorker) -> None:
         self.living.remove(worker)
+        if worker in self.unheard:  # then the answer names a process that is gone
+            self.unheard.remove(worker)
+            worker.started(2**30, 1)
         unit = next(
             (each for each in self.attempts.units.values() if each.directory == worker.directory), None
         )
-        if unit is not None and unit.doing == worker.do and unit.pidfd >= 0:
+        if unit is not None and unit.pidfd >= 0 and self.held.get(worker.directory) is worker:
             self.attempts.keepers.gone(unit)
 
     @rule()
@@ -220,6 +242,13 @@ class Machine(RuleBasedStateMachine):
             assert len(starts) <= 1
 
     @invariant()
+    def no_node_is_blamed_without_a_reason(self) -> None:
+        self._collect()
+        for event in self.heard:
+            directory = layout.attempt_dir(self.folder, AttemptId(*event["attempt"]))
+            assert "cause" not in event or directory in self.harmed, event
+
+    @invariant()
     def numbers_are_gapless(self) -> None:
         self._collect()
         assert [event["n"] for event in self.heard] == list(range(1, len(self.heard) + 1))
@@ -240,8 +269,11 @@ class Machine(RuleBasedStateMachine):
                 self._answer(Desired(attempt, Phase.END, end=EndOrder("over", grace_s=0)))
             while self.starter.asked:
                 worker = self.worker_made()
+                self.nursery_answers()
                 self.worker_works(worker)
                 self.worker_ends(worker, True)
+            while self.unheard:
+                self.nursery_answers()
             for worker in list(self.living):
                 self.worker_works(worker)
                 self.worker_ends(worker, True)

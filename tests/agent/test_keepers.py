@@ -129,6 +129,22 @@ def test_workers_that_die_before_they_take_it_end_the_attempt_with_the_node(scen
     assert "before they took it" in event["error"]
 
 
+def test_preparation_may_be_told_before_its_worker_is(scene: Scene) -> None:
+    """The process may end when it likes afterwards: it served this attempt no longer."""
+    scene.want(Phase.PREPARE)
+    prepared = Path(scene.starter.asked[0].directory) / "prepare.jsonl"
+    prepared.write_text('{"k":"prepared","t":1}\n')
+    scene.attempts.reports.look_at_all()
+    assert scene.unit.local is Local.PREPARED
+    scene.worker_made()
+    assert scene.unit.pidfd < 0
+    scene.attempts.keepers.gone(scene.unit)
+    scene.after(3600)
+    assert scene.unit.local is Local.PREPARED
+    assert scene.kinds() == ["prepared"]
+    assert alive(scene.process.pid)
+
+
 def test_preparation_that_takes_too_long_fails_with_the_reason(scene: Scene) -> None:
     scene.want(Phase.PREPARE)
     scene.worker_made()

@@ -1,8 +1,8 @@
 """`make bench-rate`: jobs a second through the whole path, and how soon a large gang runs.
 
-Comes in: BENCH_CASE (emulated, real, gang; all), BENCH_JOBS, BENCH_CLIENTS, BENCH_AGENTS, BENCH_GPUS (of a node),
-BENCH_NODES (of the gang), BENCH_GANGS, BENCH_RUNS. Goes out: figures as JSON lines. Called by: the Makefile.
-docs/benchmarks.md says what each figure is and how it is measured.
+Comes in: BENCH_CASE (emulated, wide, real, gang; all), BENCH_JOBS, BENCH_CLIENTS, BENCH_AGENTS, BENCH_GPUS (of a node),
+BENCH_RUNS, BENCH_NODES (of the gang) and BENCH_GANGS, BENCH_WIDE (nodes of the widest gang). Goes out: figures as JSON
+lines. Called by: the Makefile. docs/benchmarks.md says what each figure is and how it is measured.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.bench.helper import Helper, Plain
 from tests.bench.local import Local
 from tests.bench.server import HOST, Server, check_jobs, job_document, wait_until_idle
 
-CASES = ("emulated", "real", "gang")
+CASES = ("emulated", "wide", "real", "gang")
 DRAIN_S = 120.0
 # Slurm 22.05 with 40 slurmd on one machine of 2 cores: 3,000 array tasks of `true` with one GPU each in 35.7 s; a gang
 # of 32 nodes with 8 GPUs each from submit to running in 2.1 s.
@@ -31,14 +31,16 @@ SLURM_GANG_S = 2.1
 
 def main() -> None:
     """Measure what CASE names."""
-    options = Options(CASE="", JOBS=3000, CLIENTS=8, AGENTS=40, GPUS=8, NODES=32, GANGS=7, RUNS=3)
+    options = Options(CASE="", JOBS=3000, CLIENTS=8, AGENTS=40, GPUS=8, NODES=32, WIDE=512, GANGS=7, RUNS=3)
     cases = options.cases(CASES)
     if "gang" in cases and options.count("NODES") > options.count("AGENTS"):
         common.refuse("NODES: a gang has at most as many nodes as there are AGENTS")
     with workplace() as folder:
         figures = Figures("rate", folder)
         if "emulated" in cases:
-            emulated(options, figures, folder)
+            emulated(options, figures, folder / "emulated")
+        if "wide" in cases:
+            wide(options, figures, folder / "wide")
         if "real" in cases or "gang" in cases:
             nodes, gpus = options.count("AGENTS"), options.count("GPUS")
             with Account() as account, Local(folder / "l", nodes, gpus) as cluster:
@@ -93,6 +95,7 @@ class Emulated:
 
 def emulated(options: Options, figures: Figures, folder: Path) -> None:
     """Submit to acknowledged start, with agents that cost the server what real ones do, and the machine little."""
+    folder.mkdir()
     agents = options.count("AGENTS")
     case = f"emulated/agents={agents}/clients={options.count('CLIENTS')}/jobs={options.count('JOBS')}"
     runs: list[Emulated] = []
@@ -145,6 +148,22 @@ def one_emulated(
         load_cpu_s=load_s / jobs,
         other_cores=other,
     )
+
+
+def wide(options: Options, figures: Figures, folder: Path) -> None:
+    """Submit to running of a gang over all of many emulated nodes: what the controller alone needs for it."""
+    folder.mkdir()
+    nodes, gpus = options.count("WIDE"), options.count("GPUS")
+    case = f"wide/nodes={nodes}/gpus={nodes * gpus}/submit-to-running"
+    document = gang_document(nodes, gpus, {"launch": {"kind": "launcher"}})
+    with Server(folder) as server, Helper("emulated") as fleet:
+        server.populate(fleet, nodes, gpus)
+        server_s = server.cpu_s()
+        times = [one_gang(server.client, document) for _ in range(options.count("RUNS"))]
+        server_s = (server.cpu_s() - server_s) / len(times)
+    say(f"{case}: {', '.join(f'{each:.3f}' for each in times)} s")
+    emit_gangs(figures, case, times)
+    figures.emit(f"{case}/server-cpu", server_s, "s/gang")
 
 
 # --- real agents ------------------------------------------------------------------------------------------------------
@@ -228,19 +247,29 @@ def _seconds(first: datetime | None, last: datetime | None) -> float:
 def gang(options: Options, figures: Figures, cluster: Local, account: Account) -> None:
     """Submit to running of a gang over many nodes, by one process a node (as `torchrun` is) and by one a GPU."""
     nodes, gpus = options.count("NODES"), options.count("GPUS")
-    shape = {"nodes": nodes, "per_node": {"gpus": gpus}, "time_limit": "1h"}
     for ranks, how in ((1, {"launch": {"kind": "launcher"}}), (gpus, {"tasks_per_node": gpus})):
         case = f"gang/nodes={nodes}/gpus={nodes * gpus}/processes={nodes * ranks}/submit-to-running"
-        document = job_document("gang", ["sleep", "3600"], **shape, **how)
+        document = gang_document(nodes, gpus, how)
         meter = Meter(account)
         times = [one_gang(cluster.client, document) for _ in range(options.count("GANGS"))]
         _, other_cores = meter.read()
         say(f"{case}: {', '.join(f'{each:.3f}' for each in times)} s")
-        figures.emit(case, median(times), "s", SLURM_GANG_S)
-        figures.emit(f"{case}/min", min(times), "s", SLURM_GANG_S)
-        figures.emit(f"{case}/max", max(times), "s", SLURM_GANG_S)
+        emit_gangs(figures, case, times, SLURM_GANG_S)
         if other_cores is not None:
             figures.emit(f"{case}/other-load", other_cores, "cores")
+
+
+def gang_document(nodes: int, gpus: int, how: Plain) -> Plain:
+    """A gang with all GPUs of so many nodes, that runs until it is ended."""
+    shape = {"nodes": nodes, "per_node": {"gpus": gpus}, "time_limit": "1h"}
+    return job_document("gang", ["sleep", "3600"], **shape, **how)
+
+
+def emit_gangs(figures: Figures, case: str, times: list[float], published: float | None = None) -> None:
+    """The median, the quickest and the slowest start."""
+    figures.emit(case, median(times), "s", published)
+    figures.emit(f"{case}/min", min(times), "s", published)
+    figures.emit(f"{case}/max", max(times), "s", published)
 
 
 def one_gang(client: Client, document: Plain) -> float:

@@ -7,13 +7,11 @@ every test ends with. Called by: the system tests, through the fixtures in conft
 from __future__ import annotations
 
 import json
-import queue
 import socket
+import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,13 +20,13 @@ from orchestrator.client import Client
 from orchestrator.controller.settings import Settings
 from orchestrator.ledger.events import JobSubmitted
 from orchestrator.model.errors import TimedOut, Unavailable
-from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import Contact
 from orchestrator.provision.local import LocalNode, agent_config, nodes_of
 from orchestrator.spec import load_cluster_text
 from orchestrator.wire import api as wire
-from tests.system import processes, served, verify
-from tests.system.processes import DEADLINE_S, Child, until
+from tests.system import processes, verify
+from tests.system.members import Agent, Controller
+from tests.system.processes import DEADLINE_S, until
 from tests.system.workload import RANK, Gate, Trace, Work, check_traces, job_document, read_traces, single
 
 SPEC = """
@@ -43,112 +41,6 @@ queues: [{{name: default}}]
 TRY_AGAIN_S = 0.02
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Controller:
-    """One controller's process on a state folder."""
-
-    state: Path
-    log: Path
-    mark: Path
-    settings: Settings = field(default_factory=Settings)
-    address: str = ""  # host:port beside the Unix socket, if any
-    child: Child | None = None
-
-    def start(self, failpoint: str = "", *, cold: bool = False) -> Controller:
-        """Start it; as the command that users run where its environment or its last words matter."""
-        if failpoint or cold:
-            argv = [sys.executable, "-P", "-m", "orchestrator.cli", "server", "run", "--cluster", "sys"]
-            argv += ["--state", str(self.state), "--listen", self.address or "none"]
-            argv += ["--lease", f"{self.settings.lease_s}s"]
-            more = {"GANGLINE_FAILPOINT": failpoint} if failpoint else {}
-            self.child = processes.cold(argv, self.log, self.mark, more)
-        else:
-            self.child = processes.warm(served.run, self.state, self.log, self.address, self.settings)
-        return self
-
-    @property
-    def process(self) -> Child:
-        """Its process, dead or alive."""
-        assert self.child is not None
-        return self.child
-
-    def answers(self) -> bool:
-        """Whether this very process says where it answers. AssertionError if it has ended."""
-        try:
-            told = bool(json.loads((self.state / "endpoint.json").read_text())["pid"] == self.process.pid)
-        except (OSError, ValueError):
-            told = False
-        if not told:
-            assert self.process.code() is None, (
-                f"the controller ended with {self.process.code()}: {self.last_words()}"
-            )
-        return told
-
-    def ready(self) -> float:
-        """Wait until it answers; seconds since its start."""
-        until(self.answers, "the controller answers", tick_s=0.002)
-        return time.monotonic() - self.process.began
-
-    def last_words(self, count: int = 3) -> str:
-        """The end of its log."""
-        return "\n".join(self.log.read_text().splitlines()[-count:]) if self.log.exists() else ""
-
-
-@dataclass(slots=True)
-class Agent:
-    """One node's agent."""
-
-    node: LocalNode
-    home: Path
-    mark: Path
-    child: Child | None = None
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-        return self.node.name
-
-    @property
-    def state(self) -> Path:
-        """Its state folder."""
-        return Path(json.loads((self.home / "agent.json").read_text())["state_dir"])
-
-    @property
-    def place(self) -> str:
-        """What tells its units from those of other agents."""
-        return layout.place_of(self.name, str(self.state))
-
-    @property
-    def process(self) -> Child:
-        """Its process, dead or alive."""
-        assert self.child is not None
-        return self.child
-
-    def start(self, failpoint: str = "") -> Agent:
-        """Start it with its config."""
-        argv = [sys.executable, "-P", "-m", "orchestrator.agent", "--config", str(self.home / "agent.json")]
-        more = {"GANGLINE_FAILPOINT": failpoint} if failpoint else {}
-        self.child = processes.cold(argv, self.home / "agent.log", self.mark, more)
-        return self
-
-    def log_text(self) -> str:
-        """All that it has said."""
-        return (self.home / "agent.log").read_text()
-
-    def attempt(self, job: int, number: int = 1) -> Path:
-        """The folder of one attempt."""
-        return Path(layout.attempt_dir(str(self.state), AttemptId(job, number)))
-
-    def records(self, job: int, number: int = 1) -> list[dict[str, Any]]:
-        """What the attempt's workers have written."""
-        path = self.attempt(job, number) / layout.STATUS
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-    def shepherd(self, job: int, number: int = 1) -> int:
-        """The process that watches the attempt's ranks here."""
-        return int(next(record["pid"] for record in self.records(job, number) if record["k"] == "worker"))
 
 
 class Cluster:
@@ -243,6 +135,14 @@ class Cluster:
     def restart(self, *, cold: bool = False) -> float:
         """A new controller after the last one has died; seconds until it answers."""
         return self.controller.start(cold=cold).ready()
+
+    def gangline(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The command, as a person on this machine gives it."""
+        env = {"PATH": "/usr/bin:/bin", "GANGLINE_HOME": str(self.folder / "h"), "COLUMNS": "300"}
+        command = [sys.executable, "-P", "-m", "orchestrator.cli", *words]
+        return subprocess.run(
+            command, capture_output=True, text=True, env=env, check=False, timeout=DEADLINE_S
+        )
 
     # --- jobs -------------------------------------------------------------------------------------------------
 
@@ -379,51 +279,6 @@ def free_port() -> int:
     """A TCP port of loopback that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
-
-
-class Submitter:
-    """A thread that submits what it is given, in order, while controllers come and go."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._queue: queue.SimpleQueue[tuple[str, Work, Mapping[str, Any], dict[str, Any]] | None] = (
-            queue.SimpleQueue()
-        )
-        self._jobs: list[int] = []
-        self._error: BaseException | None = None
-        self._count = 0
-        self._thread = threading.Thread(target=self._run, name="submitter", daemon=True)
-
-    def __enter__(self) -> Submitter:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._queue.put(None)
-        self._thread.join()
-
-    def put(self, work: Work, shape: Mapping[str, Any], **spec: Any) -> None:
-        """Submit another job."""
-        self._queue.put((f"job-{self._count}", work, shape, spec))
-        self._count += 1
-
-    def wait(self) -> list[int]:
-        """The ids of all that were given, once all are acknowledged."""
-        until(
-            lambda: self._error or len(self._jobs) == self._count,
-            f"{self._count} submits are acknowledged",
-            120,
-        )
-        assert self._error is None, self._error
-        return self._jobs
-
-    def _run(self) -> None:
-        try:
-            while (item := self._queue.get()) is not None:
-                name, work, shape, spec = item
-                self._jobs.append(self._cluster.submit(name, work, shape, **spec))
-        except BaseException as error:  # noqa: BLE001 - told by `wait`
-            self._error = error
 
 
 def _check_all_ranks_ran(ledger: verify.Ledger, traces: list[Trace], work: Mapping[int, Work]) -> None:

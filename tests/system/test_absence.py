@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -73,17 +74,21 @@ def test_a_stopped_controller(make_cluster: MakeCluster) -> None:
 
 def test_a_time_limit_that_runs_out_meanwhile(cluster: Cluster) -> None:
     """It ends the job when a controller is there again."""
-    job = cluster.submit("limited", Work(gate=cluster.gate()), gang(), time_limit="2s", stop={"grace": "1s"})
-    ranks = Held(pids_of(cluster.running(job)))
+    job = cluster.submit("limited", Work(gate=cluster.gate()), gang(), time_limit="5s", stop={"grace": "1s"})
+    seen = cluster.running(job)
+    ranks = Held(pids_of(seen))
+    assert seen.attempt is not None
+    limit = seen.attempt.deadline_at
+    assert limit is not None
     cluster.controller.process.kill()
-    time.sleep(2.5)
+    until(lambda: datetime.now(UTC) > limit, "its time is up")
     assert all(alive(trace.pid) for trace in cluster.traces())
     cluster.restart()
     ranks.gone(30)
     ranks.close()
     ended = cluster.ended(job)
     assert (ended.state, ended.past[-1].cause) == ("failed", "time_limit")
-    assert "time limit of 2 s" in ended.why
+    assert "time limit of 5 s" in ended.why
     cluster.finish()
 
 

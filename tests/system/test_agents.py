@@ -14,8 +14,10 @@ import pytest
 
 from orchestrator.agent import procfs
 from tests.system.conftest import MakeCluster
-from tests.system.harness import Agent, Cluster, contacts, pids_of
+from tests.system.harness import Cluster, contacts, pids_of
+from tests.system.members import Agent
 from tests.system.processes import Held, alive, until
+from tests.system.verify import check_one_attempt_each
 from tests.system.workload import Work, gang, single
 
 pytestmark = pytest.mark.system
@@ -26,12 +28,6 @@ SEED = 4
 supervisors = pytest.mark.parametrize(
     "supervisor", ["process-tree", pytest.param("cgroup2", marks=pytest.mark.needs("root"))]
 )
-
-
-def one_attempt_each(cluster: Cluster) -> None:
-    """Nobody's death but a shepherd's ends an attempt."""
-    ledger = cluster.finish()
-    assert {len(history.attempts) for history in ledger.histories.values()} == {1}
 
 
 def nursery_of(agent: Agent) -> int:
@@ -76,7 +72,7 @@ def test_agents_killed_at_random_under_load(make_cluster: MakeCluster, superviso
     assert all(alive(pid) for pids in before.values() for pid in pids)
     gate.open()
     cluster.succeeded(*steady)
-    one_attempt_each(cluster)
+    check_one_attempt_each(cluster.finish())
 
 
 def test_all_agents_killed_at_once_and_the_controller_too(cluster: Cluster) -> None:
@@ -92,7 +88,7 @@ def test_all_agents_killed_at_once_and_the_controller_too(cluster: Cluster) -> N
     assert pids_of(cluster.job(job)) == pids
     gate.open()
     cluster.check_logs(*cluster.succeeded(job))
-    one_attempt_each(cluster)
+    check_one_attempt_each(cluster.finish())
 
 
 @pytest.mark.parametrize("code", [0, 3])
@@ -113,7 +109,7 @@ def test_what_ends_while_the_agent_is_dead_is_told_by_the_next(cluster: Cluster,
     ended = cluster.ended(job)
     assert (ended.state, ended.exit_code) == (("failed", code) if code else ("succeeded", 0))
     cluster.check_logs(ended)
-    one_attempt_each(cluster)
+    check_one_attempt_each(cluster.finish())
 
 
 def test_killed_nursery_takes_nothing_with_it(cluster: Cluster) -> None:
@@ -135,7 +131,7 @@ def test_killed_nursery_takes_nothing_with_it(cluster: Cluster) -> None:
     assert pids_of(cluster.job(job)) == pids
     gate.open()
     cluster.succeeded(job)
-    one_attempt_each(cluster)
+    check_one_attempt_each(cluster.finish())
 
 
 @supervisors

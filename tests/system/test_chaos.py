@@ -15,8 +15,8 @@ import pytest
 
 from orchestrator.agent import procfs
 from tests.system.conftest import MakeCluster
-from tests.system.harness import Cluster, Submitter
-from tests.system.keeper import Keeper
+from tests.system.harness import Cluster
+from tests.system.keeper import Keeper, Submitter
 from tests.system.processes import carriers
 from tests.system.workload import Work, gang, single
 

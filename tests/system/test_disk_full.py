@@ -16,6 +16,7 @@ from orchestrator.model.errors import GanglineError, Unavailable
 from tests.system.conftest import MakeCluster
 from tests.system.harness import Cluster, pids_of
 from tests.system.processes import alive, until
+from tests.system.verify import check_one_attempt_each
 from tests.system.workload import Work, gang, single
 
 pytestmark = [pytest.mark.system, pytest.mark.needs("root", "tmpfs")]
@@ -103,8 +104,7 @@ def test_full_disk_under_the_ledger(make_cluster: MakeCluster, small_disk: Path)
     gate.open()
     for job in cluster.succeeded(running, ends):
         cluster.check_logs(job)
-    ledger = cluster.finish()
-    assert {len(history.attempts) for history in ledger.histories.values()} == {1}
+    check_one_attempt_each(cluster.finish())
 
 
 def fill_ledger(cluster: Cluster) -> list[int]:
@@ -198,5 +198,4 @@ def test_full_disk_under_an_agent(make_cluster: MakeCluster, small_disk: Path) -
     assert pids_of(cluster.job(running)) == pids
     gate.open()
     cluster.succeeded(running)
-    ledger = cluster.finish()
-    assert {len(history.attempts) for history in ledger.histories.values()} == {1}
+    check_one_attempt_each(cluster.finish())

@@ -15,6 +15,7 @@ from orchestrator.model.failpoints import NAMES
 from tests.system.harness import Cluster, retried
 from tests.system.keeper import Keeper
 from tests.system.processes import until
+from tests.system.verify import check_one_attempt_each
 from tests.system.workload import Work, gang, single
 
 pytestmark = pytest.mark.system
@@ -53,12 +54,6 @@ def cancel(cluster: Cluster, job: int) -> None:
         retried(lambda: cluster.client.cancel(job), f"the cancel of job {job}")
 
 
-def one_attempt_each(cluster: Cluster) -> None:
-    """The death of a controller or an agent ends no attempt."""
-    ledger = cluster.finish()
-    assert {len(history.attempts) for history in ledger.histories.values()} == {1}
-
-
 @pytest.mark.parametrize("passing", PASSINGS)
 @pytest.mark.parametrize("point", CONTROLLER_POINTS)
 def test_controller_killed_at(cluster: Cluster, point: str, passing: int) -> None:
@@ -67,7 +62,7 @@ def test_controller_killed_at(cluster: Cluster, point: str, passing: int) -> Non
     with Keeper(cluster) as keeper:
         drive(cluster)
     assert keeper.deaths == [("controller", DIED)], f"{point} was not passed {passing} times"
-    one_attempt_each(cluster)
+    check_one_attempt_each(cluster.finish())
 
 
 @pytest.mark.parametrize("point", AT_THE_END)
@@ -78,7 +73,7 @@ def test_controller_killed_at_its_end(cluster: Cluster, point: str) -> None:
     assert cluster.controller.process.stop() == DIED, f"{point} was not passed"
     cluster.restart()
     cluster.succeeded(cluster.submit("after"))
-    one_attempt_each(cluster)
+    check_one_attempt_each(cluster.finish())
 
 
 @pytest.mark.parametrize("passing", PASSINGS)
@@ -90,7 +85,7 @@ def test_agent_killed_at(cluster: Cluster, point: str, passing: int) -> None:
     with Keeper(cluster) as keeper:
         drive(cluster)
     assert keeper.deaths == [("n1", DIED)], f"{point} was not passed {passing} times"
-    one_attempt_each(cluster)
+    check_one_attempt_each(cluster.finish())
 
 
 @pytest.mark.parametrize("passing", [1, 2])

@@ -54,7 +54,6 @@ def test_a_job_that_fails_on_one_node_runs_on_others(
     (ended,) = cluster.succeeded(job)
     assert "n1" not in ended.node_names
     assert [past.cause for past in ended.past] == ["prepare_failed", "completed"]
-    assert [fault.partition(":")[0] for fault in ended.faults] == ["n1"]
     found = marks(cluster)
     assert list(found) == ["n1"]
     assert f"job {job}: {output}/n1" in found["n1"][0]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,13 +16,6 @@ pytestmark = pytest.mark.system
 
 KNOWN, NEW = 40, 30  # jobs that the backup knows, jobs that came after it
 ENDED_KNOWN, ENDED_NEW = 12, 8  # of them, those that end before the restore
-
-
-def gangline(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
-    """The command, as a person on this machine gives it."""
-    env = {"PATH": "/usr/bin:/bin", "GANGLINE_HOME": str(cluster.folder / "h")}
-    command = [sys.executable, "-P", "-m", "orchestrator.cli", *words]
-    return subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=60)
 
 
 class Running:
@@ -69,7 +60,7 @@ class Running:
 def restored(cluster: Cluster, backup: Path) -> None:
     """Kill the controller, put the backup in place, start it again."""
     cluster.controller.process.kill()
-    done = gangline(cluster, "server", "restore", str(backup), "--state", str(cluster.state))
+    done = cluster.gangline("server", "restore", str(backup), "--state", str(cluster.state))
     assert done.returncode == 0, done.stderr
     assert "recover" in done.stderr
     cluster.restart()
@@ -81,7 +72,7 @@ def test_an_old_backup_under_running_jobs(make_cluster: MakeCluster) -> None:
     held = [cluster.submit(f"held-{number}", Work(gate=running.late), hold=True) for number in range(3)]
     running.start("known", KNOWN, ENDED_KNOWN)
     backup = cluster.folder / "backup"
-    done = gangline(cluster, "server", "backup", str(backup), "--state", str(cluster.state))
+    done = cluster.gangline("server", "backup", str(backup), "--state", str(cluster.state))
     assert done.returncode == 0, done.stderr
     running.start("new", NEW, ENDED_NEW)
     running.release(held[:2])  # in the backup these wait for somebody to let them go
@@ -105,7 +96,7 @@ def test_an_old_backup_under_running_jobs(make_cluster: MakeCluster) -> None:
     assert cluster.job(waits).reason is not None
     assert cluster.job(waits).attempts == 0
 
-    done = gangline(cluster, "server", "recover", "--server", cluster.url)
+    done = cluster.gangline("server", "recover", "--server", cluster.url)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{new[0]}/1" in done.stdout
     cluster.succeeded(waits)

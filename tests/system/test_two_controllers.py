@@ -12,6 +12,7 @@ from orchestrator.model.errors import GanglineError
 from tests.system.conftest import MakeCluster
 from tests.system.harness import Cluster, contacts, pids_of
 from tests.system.processes import alive
+from tests.system.verify import check_one_attempt_each
 from tests.system.workload import Work, gang, single
 
 pytestmark = pytest.mark.system
@@ -58,8 +59,7 @@ def test_the_older_stops_and_no_job_is_disturbed(make_cluster: MakeCluster) -> N
     gate.open()
     for job in cluster.succeeded(running, after):
         cluster.check_logs(job)
-    ledger = cluster.finish()
-    assert {len(history.attempts) for history in ledger.histories.values()} == {1}
+    check_one_attempt_each(cluster.finish())
 
 
 def _epoch(client: Client) -> int:
@@ -95,8 +95,7 @@ def test_an_older_one_that_was_stopped_meanwhile(cluster: Cluster) -> None:
     assert pids_of(cluster.job(running)) == pids
     gate.open()
     cluster.succeeded(running)
-    ledger = cluster.finish()
-    assert {len(history.attempts) for history in ledger.histories.values()} == {1}
+    check_one_attempt_each(cluster.finish())
 
 
 def test_whoever_the_older_one_answers_has_the_answer_kept(cluster: Cluster) -> None:
@@ -115,5 +114,4 @@ def test_whoever_the_older_one_answers_has_the_answer_kept(cluster: Cluster) -> 
         assert old.process.wait("a newer controller took over", STOPS_S) == 1
     gate.open()
     cluster.succeeded(*jobs)
-    ledger = cluster.finish()
-    assert {len(history.attempts) for history in ledger.histories.values()} == {1}
+    check_one_attempt_each(cluster.finish())

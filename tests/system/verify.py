@@ -121,6 +121,12 @@ def check_histories(histories: Iterable[History]) -> None:
         assert len(good) == (history.state == JobState.SUCCEEDED), f"job {history.job}: {history}"
 
 
+def check_one_attempt_each(ledger: Ledger) -> None:
+    """No attempt was repeated: the death of a controller, an agent or a nursery ends none."""
+    repeated = [history for history in ledger.histories.values() if len(history.attempts) != 1]
+    assert not repeated, f"{len(repeated)} jobs with other than one attempt: {repeated[:5]}"
+
+
 def check_submits(ledger: Ledger, acknowledged: dict[str, int]) -> None:
     """Every acknowledged submit is there under the id that was told, and each key (a job's name) made one job."""
     made: dict[str, list[int]] = {}
