@@ -214,5 +214,5 @@ class Machine(RuleBasedStateMachine):
         assert all(not node.holders for node in world.state.nodes.values())
 
 
-Machine.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
+Machine.TestCase.settings = settings(max_examples=30, stateful_step_count=40)
 TestMachine = pytest.mark.property(Machine.TestCase)
