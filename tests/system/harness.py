@@ -286,7 +286,7 @@ def _check_all_ranks_ran(ledger: verify.Ledger, traces: list[Trace], work: Mappi
     done = {(trace.job, trace.attempt, trace.rank) for trace in traces if trace.what == "end"}
     ended_ranks: dict[int, int] = {}
     for job, attempt, _ in done:
-        if attempt == len(ledger.histories[job].attempts):
+        if attempt == ledger.histories[job].attempts[-1].number:
             ended_ranks[job] = ended_ranks.get(job, 0) + 1
     for event in ledger.events:
         if isinstance(event.body, JobSubmitted) and event.body.job in work:

@@ -29,16 +29,6 @@ def never_lost(ledger: Ledger) -> None:
     assert Contact.UNREACHABLE not in {body.contact for body in told}, told
 
 
-def two_jobs(cluster: Cluster) -> dict[int, list[int]]:
-    """A gang with the default way to be lost and one that ends with its lease, both running; their pids."""
-    gate = cluster.gate()
-    jobs = [
-        cluster.submit("waits", Work(gate=gate), gang()),
-        cluster.submit("fences", Work(gate=gate), gang(), on_lost="self_fence"),
-    ]
-    return {job: pids_of(cluster.running(job)) for job in jobs}
-
-
 def run_on(cluster: Cluster, pids: dict[int, list[int]]) -> None:
     """The same processes, and they end well."""
     cluster.succeeded(cluster.submit("after", Work(), gang()))
@@ -54,7 +44,7 @@ def test_idle_agents_are_heard_within_a_short_lease(make_cluster: MakeCluster) -
     cluster.controller.process.stop()
     cluster.restart(cold=True)  # with --lease, as people give it
     time.sleep(AWAY_S)
-    assert set(contacts(cluster).values()) == {"ok"}
+    until(lambda: set(contacts(cluster).values()) == {"ok"}, "all nodes are in contact")
     never_lost(cluster.finish())
 
 
@@ -103,7 +93,7 @@ def test_a_stopped_agent(make_cluster: MakeCluster) -> None:
     assert cluster.job(waits).node_names == [name], "both fit on one node, and best fit puts them there"
     ranks = Held(pids_of(cluster.job(fences)))
     cluster.agents[name].process.send(signal.SIGSTOP)
-    ranks.gone(LEASE_S + 2)
+    ranks.gone(2 * LEASE_S)  # when the controller takes it for dead
     ranks.close()
     until(lambda: cluster.job(fences).attempts == 2, "the fenced job runs again")
     assert cluster.running(fences).node_names != [name]
@@ -120,9 +110,12 @@ def test_a_stopped_agent(make_cluster: MakeCluster) -> None:
     assert [each.cause for each in ledger.histories[waits].attempts] == ["completed"]
 
 
-def test_a_dead_controller(make_cluster: MakeCluster) -> None:
-    cluster = make_cluster(settings=Settings(lease_s=LEASE_S))
-    pids = two_jobs(cluster)
+@pytest.mark.parametrize(("lease_s", "on_lost"), [(LEASE_S, "wait_for_proof"), (2 * LEASE_S, "self_fence")])
+def test_a_dead_controller(make_cluster: MakeCluster, lease_s: int, on_lost: str) -> None:
+    """Agents that are refused know it to be absent: not even a job that ends with its lease ends."""
+    cluster = make_cluster(settings=Settings(lease_s=lease_s))
+    job = cluster.submit("job", Work(gate=cluster.gate()), gang(), on_lost=on_lost)
+    pids = {job: pids_of(cluster.running(job))}
     cluster.controller.process.kill()
     time.sleep(AWAY_S)
     cluster.restart()

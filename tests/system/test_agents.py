@@ -135,6 +135,31 @@ def test_killed_nursery_takes_nothing_with_it(cluster: Cluster) -> None:
 
 
 @supervisors
+def test_an_agent_that_has_lost_its_journal_starts_nothing_twice(
+    make_cluster: MakeCluster, supervisor: str
+) -> None:
+    """It finds processes that it knows nothing of, leaves them alone, and says when they are gone."""
+    cluster = make_cluster(agent={"supervisor": supervisor})
+    gate = cluster.gate()
+    job = cluster.submit("job", Work(gate=gate), single(8))
+    (name,) = cluster.running(job).node_names
+    pids = pids_of(cluster.running(job))
+    agent = cluster.agents[name]
+    agent.process.kill()
+    for lost in ("journal.jsonl", "started.ids", "history.jsonl"):
+        (agent.state / lost).unlink(missing_ok=True)
+    agent.start()
+    until(lambda: "in no record" in agent.log_text(), "the agent tells of what it has found")
+    cluster.succeeded(cluster.submit("beside", Work(), single(8)))
+    assert all(alive(pid) for pid in pids)
+    assert cluster.job(job).attempts == 1
+    gate.open()
+    (ended,) = cluster.succeeded(job)
+    assert [past.cause for past in ended.past] == ["node_failed", "completed"]
+    cluster.finish()
+
+
+@supervisors
 def test_killed_shepherd_ends_its_gang_and_counts_as_the_nodes_failure(
     make_cluster: MakeCluster, supervisor: str
 ) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import random
+import time
 from pathlib import Path
 
 import pytest
 
 from orchestrator.model.attempt import EndCause
+from orchestrator.model.errors import Conflict
 from tests.system.conftest import MakeCluster
 from tests.system.harness import Cluster, pids_of
+from tests.system.keeper import Submitter
 from tests.system.processes import alive, until
 from tests.system.workload import Gate, Work, gang, single
 
 pytestmark = pytest.mark.system
 
+SEED = int(os.environ.get("GANGLINE_RESTORE_SEED") or 6)
 KNOWN, NEW = 40, 30  # jobs that the backup knows, jobs that came after it
 ENDED_KNOWN, ENDED_NEW = 12, 8  # of them, those that end before the restore
 
@@ -115,3 +121,54 @@ def test_an_old_backup_under_running_jobs(make_cluster: MakeCluster) -> None:
     ledger = cluster.finish()
     causes = {each.cause for history in ledger.histories.values() for each in history.attempts}
     assert causes == {EndCause.COMPLETED, EndCause.RANK_FAILED}
+
+
+def test_a_backup_made_in_full_flow(make_cluster: MakeCluster) -> None:
+    """Jobs everywhere between submit and end, at the backup and at the restore: nothing that ran is lost or doubled."""
+    cluster = make_cluster(nodes=3)
+    dice = random.Random(SEED)
+    kinds = (
+        (Work(lines=10), gang()),
+        (Work(lines=20, pause="0.4"), single(2)),
+        (Work(lines=10, pause="0.7"), gang(tasks=1, gpus=1)),
+    )
+    backup = cluster.folder / "backup"
+    before: dict[str, int] = {}
+    with Submitter(cluster) as submitter:
+        for number in range(90):
+            submitter.put(*kinds[number % len(kinds)])
+            time.sleep(dice.uniform(0, 0.04))  # a steady flow
+            if number == 45:
+                before |= cluster.acknowledged
+                done = cluster.gangline("server", "backup", str(backup), "--state", str(cluster.state))
+                assert done.returncode == 0, done.stderr
+        submitter.wait()
+    restored(cluster, backup)
+    until(lambda: cluster.client.orphans(), "something is found that the backup does not know")
+    assert living(cluster), "the backup knows something that had not ended"
+    until(lambda: recovered(cluster), "the running jobs are taken back")
+    until(lambda: not living(cluster), "all jobs are over")
+    told = {job.name: job.id for job in cluster.client.jobs(states=["succeeded"])}
+    assert before.items() <= told.items()
+    ran = {trace.job for trace in cluster.traces()}
+    assert ran <= set(told.values()), "a job that ran is not in the ledger"
+    cluster.acknowledged = {
+        name: job for name, job in cluster.acknowledged.items() if name in before or job in ran
+    }
+    cluster.finish()
+
+
+def recovered(cluster: Cluster) -> bool:
+    """Whether every node has told, and all that it holds was taken back."""
+    try:
+        done = cluster.client.recover()
+    except Conflict as error:
+        return error.code != "recover.nodes-silent"
+    assert not done.left, done
+    return True
+
+
+def living(cluster: Cluster) -> int:
+    """Jobs that are not over."""
+    counts = cluster.client.status().jobs
+    return counts.waiting + counts.starting + counts.running + counts.ending + counts.held

@@ -93,7 +93,8 @@ def _note(histories: dict[int, History], body: object) -> None:
         histories[body.job].state = str(body.state)
     elif isinstance(body, events.AttemptAllocated):
         history = histories[body.attempt.job]
-        assert body.attempt.number == len(history.attempts) + 1, f"attempt {body.attempt} is out of order"
+        last = history.attempts[-1].number if history.attempts else 0
+        assert body.attempt.number == last + 1, f"attempt {body.attempt} is out of order"
         nodes = tuple(placement.node for placement in body.placements)
         history.attempts.append(Attempted(body.attempt.number, nodes))
     elif isinstance(body, events.AttemptStarted):
