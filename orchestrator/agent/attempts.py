@@ -59,7 +59,7 @@ class Attempts:
         self.units = board.units
         self.reports = Reports(board, self._over)
         self.keepers = Keepers(board, self.reports, self._preparer_gone)
-        self.reports.preparing = self.keepers.preparer_told
+        self.reports.looked = self.keepers.looked
         self._wishes: dict[AttemptId, Wish] = {}
 
     def held(self) -> list[AttemptId]:

@@ -10,6 +10,7 @@ its processes are found by GANGLINE_UNIT in their environment, by the groups of 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from typing import Protocol
@@ -19,6 +20,7 @@ from orchestrator.agent.plan import Box
 from orchestrator.agent.procfs import Traces
 from orchestrator.model.ids import AttemptId, parse_unit
 
+TRIES = 5
 ROOT_GROUP = "gangline"  # all agents' control groups lie below one folder
 
 
@@ -55,7 +57,17 @@ class CgroupBox:
         os.makedirs(self._path, exist_ok=True)
 
     def enter(self) -> None:
-        _write(os.path.join(self._path, "cgroup.procs"), b"0")
+        for _ in range(TRIES):
+            try:
+                _write(os.path.join(self._path, "cgroup.procs"), b"0")
+                return
+            except (
+                OSError
+            ) as error:  # an agent that starts takes empty groups away, and this one was still empty
+                if error.errno not in (errno.ENOENT, errno.ENODEV):
+                    raise
+            self.create()
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path)
 
     def leave(self) -> None:
         _write(os.path.join(self._home, "cgroup.procs"), b"0")

@@ -93,12 +93,23 @@ class Keepers:
         elif not pid:
             unit.killed_us = 0  # the request was lost with the nursery: the watch tries again
 
-    def preparer_told(self, unit: Unit) -> None:
-        """A preparer may have come to its result; its process may live on for others."""
+    def looked(self, unit: Unit) -> None:
+        """What the unit's files say of its worker: a preparer may have come to its result, and its process live on for
+        others; or another process has claimed the attempt than the one that we were told of."""
         if unit.doing == "prepare" and unit.preparation() is not None:
             self.let_go(unit)
             unit.doing = ""
             self._prepared(unit)
+            return
+        recorded = unit.outcome.worker
+        if unit.doing != "run" or recorded is None or unit.pidfd < 0 or unit.pid == recorded["pid"]:
+            return
+        self.let_go(unit)
+        if unit.attach_recorded():
+            unit.request = 0
+            self.hold(unit)
+        else:
+            self.gone(unit)
 
     def let_go(self, unit: Unit) -> None:
         """The unit is over, whether its worker lives on or not."""
@@ -109,9 +120,7 @@ class Keepers:
     def _made(self, unit: Unit, do: str, pid: int, start: int) -> None:
         if self._board.units.get(unit.attempt) is not unit:
             return  # it is over already
-        if (
-            not pid
-        ):  # the nursery is gone, its answer with it; asking again is safe, for one worker alone can claim
+        if not pid:  # lost with its nursery; asking again is safe, for one worker alone can claim
             self.ask(unit, do)
         elif unit.attach(pid, start):
             self.hold(unit)

@@ -24,6 +24,8 @@ class Loop:
         self.clock = clock
         self._epoll = select.epoll()
         self._ready: dict[int, Ready] = {}
+        self._since: dict[int, int] = {}  # the round in which a descriptor was first watched
+        self._round = 0
         self._timers: dict[str, tuple[int, Callable[[], None]]] = {}
         self._running = True
 
@@ -33,6 +35,7 @@ class Loop:
             self._epoll.modify(fd, events)
         else:
             self._epoll.register(fd, events)
+            self._since[fd] = self._round
         self._ready[fd] = ready
 
     def forget(self, fd: int) -> None:
@@ -60,11 +63,21 @@ class Loop:
         """Until `stop`: `each_round`, then wait and call what is ready and due."""
         while self._running:
             each_round()
-            for fd, events in self._epoll.poll(self._pause()):
-                ready = self._ready.get(fd)
-                if ready is not None:
-                    ready(events)
+            self.turn(self._pause())
             self._fire()
+
+    def turn(self, pause_s: float) -> None:
+        """Wait once and call what is ready.
+
+        A number that was given back and taken again in this very round is not called: what is ready belongs to the
+        descriptor that had it before. If the new one is ready too, the next round says so.
+        """
+        found = self._epoll.poll(pause_s)
+        self._round += 1
+        for fd, events in found:
+            ready = self._ready.get(fd)
+            if ready is not None and self._since[fd] != self._round:
+                ready(events)
 
     def _pause(self) -> float:
         due = min((at for at, _ in self._timers.values()), default=None)

@@ -190,10 +190,10 @@ class Nursery:
         try:
             self._leave_nursery()
             clock = SystemClock()
-            for _ in range(MOST_ATTEMPTS):
+            for served in range(1, MOST_ATTEMPTS + 1):
                 worker.name_process(_NAMES[request["do"]])
                 _KEPT[request["do"]](request["dir"], clock)
-                following = _next_request(sock)
+                following = _next_request(sock) if served < MOST_ATTEMPTS else None
                 if following is None:
                     break
                 request = following

@@ -25,9 +25,7 @@ class Reports:
     def __init__(self, board: Board, over: Callable[[Unit], None]) -> None:
         self._board = board
         self._over = over
-        self.preparing: Callable[[Unit], None] = lambda _unit: (
-            None
-        )  # called with units whose preparer may be done
+        self.looked: Callable[[Unit], None] = lambda _unit: None  # called with what was read and is not over
         self._dirty: set[AttemptId] = set()
 
     def noticed(self, name: str, *, hurry: bool) -> None:
@@ -62,9 +60,6 @@ class Reports:
         self._board.loop.cancel("gather")
         looked = [self._board.units[attempt] for attempt in self._dirty if attempt in self._board.units]
         self._dirty.clear()
-        for unit in looked:
-            if unit.doing == "prepare":
-                self.preparing(unit)
         entries = [entry for unit in looked for entry in self._events_of(unit)]
         if entries and not self._board.report(entries):
             for unit in looked:
@@ -75,6 +70,8 @@ class Reports:
         for unit in looked:
             if unit.outcome.over:
                 self._over(unit)
+            else:
+                self.looked(unit)
 
     def _events_of(self, unit: Unit) -> list[Entry]:
         record = self._board.journal.memory.records.get(unit.attempt)

@@ -145,6 +145,34 @@ def test_preparation_may_be_told_before_its_worker_is(scene: Scene) -> None:
     assert alive(scene.process.pid)
 
 
+def test_worker_that_lost_the_claim_is_let_go_for_the_one_that_has_it(scene: Scene) -> None:
+    """Its answer was lost with the nursery, and another worker was asked for in vain: orders must reach the first."""
+    scene.want(Phase.RUN)
+    first = subprocess.Popen(["sleep", "300"])
+    try:
+        record = {
+            "k": "worker",
+            "do": "run",
+            "pid": first.pid,
+            "start": procfs.start_of(first.pid),
+            "boot": boot_id(),
+            "t": 1,
+        }
+        writer = status.claim(f"{scene.unit.directory}/status.jsonl", record, "", "u")
+        assert writer is not None
+        scene.worker_made()
+        assert scene.unit.pid == scene.process.pid
+        scene.attempts.reports.look_at_all()
+        assert scene.unit.pid == first.pid
+        scene.want(Phase.END)
+        assert first.wait(10) == -10, "the order's signal"
+        assert alive(scene.process.pid)
+        writer.close()
+    finally:
+        first.kill()
+        first.wait()
+
+
 def test_preparation_that_takes_too_long_fails_with_the_reason(scene: Scene) -> None:
     scene.want(Phase.PREPARE)
     scene.worker_made()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agent import layout, procfs
+from orchestrator.agent import layout, nursery, procfs
 from orchestrator.agent.loop import Loop
 from orchestrator.agent.plan import NodeContext, build
 from orchestrator.agent.starter import Starter
@@ -35,8 +35,7 @@ class Scene:
 
     def turn(self) -> bool:
         """One round; False, so that it can stand before what is waited for."""
-        for fd, events in self.loop._epoll.poll(0.01):
-            self.loop._ready[fd](events)
+        self.loop.turn(0.01)
         return False
 
     def ask(self, do: str, job: int, line: str = "", **more: Any) -> tuple[int, int]:
@@ -77,6 +76,20 @@ def test_one_process_prepares_runs_and_runs_again(scene: Scene) -> None:
     fourth, _ = scene.ask("run", 3, "sleep 300")
     assert third == first
     assert fourth != first, "a busy one gets nothing"
+
+
+def test_process_that_has_served_enough_takes_no_more(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends instead of saying that it is idle: nothing is given to it and lost."""
+    monkeypatch.setattr(nursery, "MOST_ATTEMPTS", 3)
+    scene.starter.close()
+    scene.starter.wait()
+    scene.starter = Starter()
+    scene.starter.attach(scene.loop)
+    pids = []
+    for job in range(1, 8):
+        pids.append(scene.ask("run", job, "exit 0")[0])
+        until(lambda: scene.ended(job) and (scene.idle(pids[-1]) or not alive(pids[-1])), "it is done")  # noqa: B023
+    assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 1]
 
 
 def test_kill_reaches_only_who_still_works_for_the_request(scene: Scene) -> None:

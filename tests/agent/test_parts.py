@@ -323,6 +323,24 @@ def test_cgroup_box_finds_kills_and_removes_nested_groups(tmp_path: Path) -> Non
     os.rmdir(base)
 
 
+@pytest.mark.system
+@pytest.mark.needs("root")
+def test_group_that_is_taken_away_before_it_is_entered_is_made_again() -> None:
+    base = containment.find_base(f"race.{os.getpid()}")
+    if not base:
+        pytest.skip("no control group of version 2 can be made here")
+    box = CgroupBox(f"{base}/gangline-1-1", containment.own_group())
+    box.create()
+    assert containment.units_on_node(base, "") == [], "an agent that starts takes empty ones away"
+    box.enter()
+    try:
+        assert os.getpid() in box.members()
+    finally:
+        box.leave()
+    assert box.remove()
+    os.rmdir(base)
+
+
 def test_description_names_a_process_and_its_state() -> None:
     assert f"{os.getpid()} (" in procfs.describe([os.getpid()])
     assert procfs.describe([2**30]) == f"{2**30} (gone)"

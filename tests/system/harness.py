@@ -6,10 +6,14 @@ every test ends with. Called by: the system tests, through the fixtures in conft
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import json
+import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,12 +37,13 @@ SPEC = """
 apiVersion: gangline/v1
 kind: Cluster
 metadata: {{name: sys}}
-sites: [{{name: here, kind: local}}]
+sites: [{{name: here, kind: local, network: {{ports: "{ports}"}}}}]
 pools:
   - {{name: all, site: here, nodes: "n[1-{nodes}]", gpu: {{model: H100-SXM5-80GB, count: {gpus}, emulate: always}}}}
 queues: [{{name: default}}]
 """
 TRY_AGAIN_S = 0.02
+FIRST_PORT, LAST_PORT, PORTS = 21_000, 29_000, 200  # above those that a cluster uses by default
 
 T = TypeVar("T")
 
@@ -64,7 +69,7 @@ class Cluster:
         self.address = f"127.0.0.1:{free_port()}" if tcp else ""
         self.controller = self.another_controller()
         self.others: list[Controller] = []
-        self.spec = SPEC.format(nodes=nodes, gpus=gpus)
+        self.spec = SPEC.format(nodes=nodes, gpus=gpus, ports=own_ports())
         self.agents: dict[str, Agent] = {}
         self.acknowledged: dict[str, int] = {}
         self.work: dict[int, Work] = {}
@@ -273,6 +278,24 @@ class Cluster:
         for gate in self.gates:
             gate.close()
         self.reconnect()
+
+
+@functools.cache
+def own_ports() -> str:
+    """A range of ports for rendezvous that no other test process of this machine uses, as long as this one lives.
+
+    Clusters know nothing of each other, and would all hand out the first port of one range.
+    """
+    for first in range(FIRST_PORT, LAST_PORT, PORTS):
+        path = Path(tempfile.gettempdir()) / f"gangline-test-ports-{first}.lock"
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue
+        return f"{first}-{first + PORTS - 1}"
+    raise AssertionError("every range of ports is taken")
 
 
 def free_port() -> int:
