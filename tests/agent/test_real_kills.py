@@ -163,11 +163,12 @@ def test_other_workers_survive_a_killed_shepherd(
     controller._reads["r"] = ReadRequest("r", other, 0, 0, 100, 20)
     controller._bump()
     reader = until(
-        lambda: [each for each in procfs.all_stats() if each.name == "gl-read"], "the reader waits"
+        lambda: [pid for pid in procfs.descendants(agent.pid) if "(gl-read)" in procfs.describe([pid])],
+        "the reader waits",
     )
     os.kill(agent.records(FIRST)[0]["pid"], signal.SIGKILL)
     controller.wait_for(FIRST, EventKind.ENDED)
-    assert alive(reader[0].pid)
+    assert alive(reader[0])
     (tmp_path / "go").touch()
     controller.wait(lambda: "r" in controller.bodies, "the answer")
     assert controller.bodies["r"][2] == b"there\n"
