@@ -156,10 +156,10 @@ class RunningAgent:
                 if line.startswith(b"GANGLINE_UNIT=")
             )
             if mine:
-                _kill(each.pid)
+                kill(each.pid)
         for record in self.workers():
             if procfs.start_of(record["pid"]) == record["start"]:
-                _kill(record["pid"])
+                kill(record["pid"])
         self._remove_groups(place)
 
     def _remove_groups(self, place: str) -> None:
@@ -177,7 +177,8 @@ class RunningAgent:
         return [record for record in map(json.loads, lines) if record["k"] == "worker"]
 
 
-def _kill(pid: int) -> None:
+def kill(pid: int) -> None:
+    """SIGKILL, if it is still there."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,7 +13,7 @@ from orchestrator.agent import procfs
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.protocol import Desired, EndOrder, EventKind, Phase
 from tests.agent.fake_controller import FakeController
-from tests.agent.running import RunningAgent, alive, shell, until
+from tests.agent.running import RunningAgent, alive, kill, shell, until
 
 pytestmark = pytest.mark.system
 ATTEMPTS = 60
@@ -68,7 +66,7 @@ def _kill_something(agent: RunningAgent, controller: FakeController, dice: rando
     name, chosen = ("nursery", nurseries) if dice.random() < 0.3 else ("shepherd", shepherds)
     if not chosen:
         return "nothing"
-    os.kill(dice.choice(chosen), signal.SIGKILL)
+    kill(dice.choice(chosen))
     return name
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.system import processes
 from tests.system.harness import Cluster
 
 MakeCluster = Callable[..., Cluster]
@@ -26,6 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _swept() -> None:
+    """What a killed run has left would take this one's processors."""
+    processes.sweep()
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ T = TypeVar("T")
 DEADLINE_S = 60.0  # for what takes milliseconds on an idle machine
 TICK_S = 0.01
 MARK = "SYSTEM_TEST"
+TESTER = "SYSTEM_TEST_BY"  # pid and start of the process whose test it is
 
 
 def until(ready: Callable[[], T], what: str, deadline_s: float = DEADLINE_S, tick_s: float = TICK_S) -> T:
@@ -44,6 +45,24 @@ def alive(pid: int) -> bool:
     """Whether the process exists and is no zombie."""
     found = procfs.stat(pid)
     return found is not None and found.alive
+
+
+def tester() -> str:
+    """This very process, for those that it starts."""
+    pid = os.getpid()
+    return f"{pid}.{procfs.start_of(pid)}"
+
+
+def sweep() -> None:
+    """End what tests have left whose own process was killed before it could tidy up."""
+    prefix = f"{TESTER}=".encode()
+    for each in procfs.all_stats():
+        for line in procfs.environment(each.pid):
+            if line.startswith(prefix):
+                pid, _, start = line[len(prefix) :].decode().partition(".")
+                if procfs.start_of(int(pid)) != int(start):
+                    with suppress(ProcessLookupError):
+                        os.kill(each.pid, signal.SIGKILL)
 
 
 class Child:
@@ -87,12 +106,12 @@ class Child:
 
 def cold(argv: Sequence[str], log: Path, mark: Path, more: Mapping[str, str] | None = None) -> Child:
     """Start a command as users do, with an environment of its own and its output added to `log`."""
-    env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), MARK: str(mark), **(more or {})}
+    env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), MARK: str(mark), TESTER: tester()}
     with log.open("ab") as output:
         return Child(
             subprocess.Popen(
                 argv,
-                env=env,
+                env=env | dict(more or {}),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=output,

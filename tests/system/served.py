@@ -7,8 +7,10 @@ Comes in: a state folder, an address or none, settings, a log. Goes out: an exit
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import sys
+import threading
 from pathlib import Path
 
 from orchestrator.api.serve import Options, main
@@ -22,6 +24,7 @@ def run(state: Path, log: Path, address: str, settings: Settings) -> None:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     os.setsid()
+    threading.Thread(target=_end_with_tester, daemon=True).start()
     logging.getLogger().handlers.clear()
     try:
         code = main(Options(state, address=address, cluster="sys", settings=settings))
@@ -30,3 +33,11 @@ def run(state: Path, log: Path, address: str, settings: Settings) -> None:
         code = 1
     sys.stderr.flush()
     os._exit(code)
+
+
+def _end_with_tester() -> None:
+    """A test that is killed can't end its controller."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -28,7 +28,10 @@ def test_a_job_that_fails_everywhere_is_held_and_no_node_is_marked(
     until(lambda: cluster.job(job).state == "held", "the job is held")
     seen = cluster.job(job)
     assert "/no/such/folder: no such folder on this node" in seen.hold
-    assert len({fault.partition(":")[0] for fault in seen.faults}) == 2
+    tried = {fault.partition(":")[0] for fault in seen.faults}
+    assert len(tried) == 2 or (
+        len(tried) == 3 and seen.nodes == 2
+    )  # a gang's nodes may fail both at its second try
     assert marks(cluster) == {}
     assert all(node.open for node in cluster.client.nodes())
     assert not cluster.traces()

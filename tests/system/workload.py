@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.system.processes import TESTER, tester
+
 # One write with O_APPEND at the start and one at the end; between them numbered lines, perhaps with pauses, perhaps a
 # wait at the gate: a pipe from which each rank takes one byte.
 RANK = """
@@ -76,8 +78,14 @@ class Work:
 
 
 def job_document(name: str, **spec: Any) -> dict[str, Any]:
-    """A job document."""
-    return {"apiVersion": "gangline/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+    """A job document. Its ranks carry the mark by which a later run finds what a killed one has left."""
+    env = {TESTER: tester(), **spec.pop("env", {})}
+    return {
+        "apiVersion": "gangline/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": spec | {"env": env},
+    }
 
 
 def single(tasks: int = 1, gpus: int = 1) -> dict[str, Any]:
