@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from orchestrator import __version__
-from orchestrator.api import agents, cluster, jobs, logs, nodes, tokens
+from orchestrator.api import agents, applies, cluster, jobs, logs, nodes, tokens
 from orchestrator.api.deps import HubDep, known_queries, problems
 from orchestrator.api.documents import openapi, request_body
 from orchestrator.api.gate import BODY, TOLD, Gate, Handler, no_route, replayed
@@ -64,8 +64,9 @@ def make_fastapi() -> FastAPI:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         generate_unique_id_function=lambda route: route.name,
     )
-    for router in (_quick_routes(), jobs.router, logs.router, nodes.router, cluster.router, tokens.router):
-        app.include_router(router)
+    app.include_router(_quick_routes())
+    for room in (jobs, logs, nodes, cluster, applies, tokens):
+        app.include_router(room.router)
     app.add_exception_handler(GanglineError, _refused)
     app.add_exception_handler(Exception, _internal)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -75,8 +75,8 @@ async def put_cluster(request: Request, hub: HubDep, caller: OperatorDep) -> Res
             f"the body is of type {kind!r}",
             "send application/yaml or application/json",
         )
-    spec = cluster_in(body, yaml=kind in _YAML_TYPES)
-    await hub.controller.do(commands.ApplyCluster(spec, caller.by))
+    sent = cluster_in(body, yaml=kind in _YAML_TYPES)
+    await hub.controller.do(commands.ApplyCluster(sent.spec, caller.by, sent.desired, sent.commit))
     await hub.caught_up()
     return _reply(hub)
 

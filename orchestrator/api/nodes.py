@@ -16,7 +16,9 @@ from orchestrator.api.deps import CallerDep, HubDep, ReaderDep, problems, reply
 from orchestrator.api.hub import Hub
 from orchestrator.controller import commands
 from orchestrator.controller.view import NodeView
+from orchestrator.model.cluster import DrainThen
 from orchestrator.model.errors import NotFound
+from orchestrator.model.node import MarkKind
 from orchestrator.wire import api_cluster as wire
 from orchestrator.wire.api import PREFIX
 
@@ -27,6 +29,7 @@ NodePath = Annotated[
 ]
 
 CordonNodeBody = Annotated[wire.CordonNode, Body(default_factory=wire.CordonNode)]
+UncordonNodeBody = Annotated[wire.UncordonNode, Body(default_factory=wire.UncordonNode)]
 
 
 @router.get("/nodes", response_model=wire.NodeList, responses=problems())
@@ -40,19 +43,22 @@ async def list_nodes(hub: HubDep, _: ReaderDep) -> Response:
 @router.get("/nodes/{node}", response_model=wire.Node, responses=problems(404))
 async def get_node(hub: HubDep, _: ReaderDep, node: NodePath) -> Response:
     """One node."""
-    return _reply(hub, _node(hub, node))
+    return node_reply(hub, node)
 
 
 @router.post("/nodes/{node}/cordon", response_model=wire.Node, responses=problems(404))
 async def cordon_node(hub: HubDep, caller: CallerDep, node: NodePath, body: CordonNodeBody) -> Response:
-    """Give a node no new work; what runs goes on."""
-    return await _act(hub, caller, node, commands.CordonNode(node, caller.by, body.why))
+    """Give a node no new work; what runs goes on, to the end or to a deadline."""
+    kind, then = MarkKind(body.kind), DrainThen(body.then)
+    command = commands.CordonNode(node, caller.by, body.why, kind, body.deadline_s, then)
+    return await _act(hub, caller, node, command)
 
 
 @router.post("/nodes/{node}/uncordon", response_model=wire.Node, responses=problems(404))
-async def uncordon_node(hub: HubDep, caller: CallerDep, node: NodePath, body: CordonNodeBody) -> Response:
-    """Withdraw every mark of a node but those that only the node itself can clear."""
-    return await _act(hub, caller, node, commands.UncordonNode(node, caller.by))
+async def uncordon_node(hub: HubDep, caller: CallerDep, node: NodePath, body: UncordonNodeBody) -> Response:
+    """Withdraw every mark of a node but those that only the node itself can clear; or those of one kind."""
+    kind = MarkKind(body.kind) if body.kind is not None else None
+    return await _act(hub, caller, node, commands.UncordonNode(node, caller.by, kind))
 
 
 @router.get("/gpus", response_model=wire.GpuList, responses=problems())
@@ -71,10 +77,12 @@ async def _act(hub: Hub, caller: Caller, node: str, command: commands.Command) -
     await hub.access.require_node(caller, _node(hub, node).pool)
     await hub.controller.do(command)
     await hub.caught_up()
-    return _reply(hub, _node(hub, node))
+    return node_reply(hub, node)
 
 
-def _reply(hub: Hub, view: NodeView) -> Response:
+def node_reply(hub: Hub, name: str) -> Response:
+    """The node as an answer. NotFound."""
+    view = _node(hub, name)
     return reply(render_cluster.node(view, render_cluster.pools_of(hub.view.cluster)))
 
 

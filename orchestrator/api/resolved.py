@@ -10,6 +10,7 @@ refer to others are looked at again here, since the controller must be able to t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator import spec as documents
@@ -17,17 +18,28 @@ from orchestrator.api import bodies
 from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.codec import CodecError, decode
 from orchestrator.model.errors import InputError
+from orchestrator.model.host import PoolDesired
+from orchestrator.planning.digest import digest_of
 
 NAME = "cluster.yaml"  # what errors call the document
 
 
-def cluster_in(body: bytes, *, yaml: bool) -> ClusterSpec:
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A cluster, what its hosts are to have, and the commit of its file, where the sender said so."""
+
+    spec: ClusterSpec
+    desired: tuple[PoolDesired, ...] = ()
+    commit: str = ""
+
+
+def cluster_in(body: bytes, *, yaml: bool) -> Sent:
     """The cluster of a body. InvalidDocument, InputError."""
     if not yaml:
         plain = bodies.parse(body)
         if isinstance(plain, dict) and plain.get("kind") == "ClusterSpec":
             return _checked(plain)
-    return _from_text(body)
+    return Sent(_from_text(body))
 
 
 def _from_text(body: bytes) -> ClusterSpec:
@@ -49,19 +61,34 @@ def _from_text(body: bytes) -> ClusterSpec:
     return loaded.cluster
 
 
-def _checked(plain: dict[str, Any]) -> ClusterSpec:
-    unknown = sorted(plain.keys() - {"apiVersion", "kind", "spec"})
+def _checked(plain: dict[str, Any]) -> Sent:
+    unknown = sorted(plain.keys() - {"apiVersion", "kind", "spec", "desired", "commit"})
     if unknown or plain.get("apiVersion") != "gangline/v1":
         raise InputError("cluster.bad-spec", "expected apiVersion gangline/v1, kind and spec", path="")
-    try:
-        found = decode(ClusterSpec, plain.get("spec"))
-    except CodecError as error:
-        raise InputError("cluster.bad-spec", error.problem, path=f"spec.{error.path}".rstrip(".")) from None
+    found = _decoded(ClusterSpec, plain.get("spec"), "spec")
+    desired = _decoded(tuple[PoolDesired, ...], plain.get("desired", []), "desired")
+    commit = _decoded(str, plain.get("commit", ""), "commit")
+    if any(one.pool not in {pool.name for pool in found.pools} for one in desired):
+        raise InputError("cluster.bad-spec", "`desired` names a pool that the spec has not", path="desired")
+    for one in desired:
+        if one.digest != digest_of(one.desired):
+            raise InputError(
+                "cluster.bad-spec",
+                f"the digest of pool {one.pool} is not that of what it describes",
+                path="desired",
+            )
     for problem in _problems(found):
         raise InputError(
             "cluster.bad-spec", problem, "check it with `gangline validate` and send it again", path="spec"
         )
-    return found
+    return Sent(found, desired, commit)
+
+
+def _decoded(cls: Any, plain: Any, name: str) -> Any:
+    try:
+        return decode(cls, plain)
+    except CodecError as error:
+        raise InputError("cluster.bad-spec", error.problem, path=f"{name}.{error.path}".rstrip(".")) from None
 
 
 def _problems(spec: ClusterSpec) -> Iterable[str]:

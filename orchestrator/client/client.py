@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -20,8 +20,11 @@ from orchestrator.model.errors import GanglineError, TimedOut
 from orchestrator.wire import api as wire
 
 if TYPE_CHECKING:
+    from orchestrator.model.apply import HostResult, Outcome
+    from orchestrator.model.change import PlanStep
     from orchestrator.model.cluster import ClusterSpec
-    from orchestrator.wire import api_cluster
+    from orchestrator.model.host import HostFacts, PoolDesired
+    from orchestrator.wire import api_apply, api_cluster
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -237,17 +240,20 @@ class Client:
 
         return self._get(Node, f"/nodes/{_segment(name)}")
 
-    def cordon(self, name: str, why: str = "") -> api_cluster.Node:
-        """Give a node no new work."""
+    def cordon(
+        self, name: str, why: str = "", *, kind: str = "cordoned", deadline_s: int = 0, then: str = "wait"
+    ) -> api_cluster.Node:
+        """Give a node no new work. With a deadline (seconds) it is drained: `then` is done to what still runs."""
         from orchestrator.wire.api_cluster import Node
 
-        return self._post(Node, f"/nodes/{_segment(name)}/cordon", {"why": why})
+        body = {"why": why, "kind": kind, "deadline_s": deadline_s, "then": then}
+        return self._post(Node, f"/nodes/{_segment(name)}/cordon", body)
 
-    def uncordon(self, name: str) -> api_cluster.Node:
-        """Withdraw every mark of a node but those that only it can clear."""
+    def uncordon(self, name: str, kind: str = "") -> api_cluster.Node:
+        """Withdraw every mark of a node but those that only it can clear; or those of one kind."""
         from orchestrator.wire.api_cluster import Node
 
-        return self._post(Node, f"/nodes/{_segment(name)}/uncordon", {})
+        return self._post(Node, f"/nodes/{_segment(name)}/uncordon", {"kind": kind} if kind else {})
 
     def gpus(self) -> list[api_cluster.GpuPool]:
         """GPUs by model and pool."""
@@ -275,9 +281,15 @@ class Client:
 
         return self._get(Cluster, "/cluster")
 
-    def apply_cluster(self, cluster: ClusterSpec | str | Mapping[str, Any]) -> api_cluster.Cluster:
+    def apply_cluster(
+        self,
+        cluster: ClusterSpec | str | Mapping[str, Any],
+        desired: Sequence[PoolDesired] = (),
+        commit: str = "",
+    ) -> api_cluster.Cluster:
         """The cluster that is wanted from now on: a checked spec (what `gangline up` sends), or a document of `kind:
-        Cluster` as YAML or JSON text or as a value, which the server checks (its inventory, if any, must lie there)."""
+        Cluster` as YAML or JSON text or as a value, which the server checks (its inventory, if any, must lie there).
+        With a checked spec go `desired`, what the hosts of each pool are to have, and `commit`, where it stood."""
         from orchestrator.wire.api_cluster import Cluster
 
         headers, json, content = {}, None, None
@@ -288,10 +300,22 @@ class Client:
         else:
             from orchestrator.model.codec import encode
 
-            json = {"apiVersion": wire.API_VERSION, "kind": "ClusterSpec", "spec": encode(cluster)}
+            json = {
+                "apiVersion": wire.API_VERSION,
+                "kind": "ClusterSpec",
+                "spec": encode(cluster),
+                "desired": [encode(one) for one in desired],
+                "commit": commit,
+            }
         return self._ask(
             Cluster, Asked("PUT", "/cluster", json=json, content=content, headers=headers, again=True)
         )
+
+    def recorded(self) -> api_apply.Recorded:
+        """What was applied last, and what each host was last seen to have."""
+        from orchestrator.wire.api_apply import Recorded
+
+        return self._get(Recorded, "/recorded")
 
     def orphans(self) -> list[api_cluster.Orphan]:
         """Attempts on nodes that the ledger does not know."""
@@ -318,6 +342,67 @@ class Client:
         except GanglineError:
             return False
         return True
+
+    # --- applies --------------------------------------------------------------------------------------------
+
+    def applies(self) -> list[api_apply.Apply]:
+        """The last applies, newest first."""
+        from orchestrator.wire.api_apply import ApplyList
+
+        return self._get(ApplyList, "/applies").items
+
+    def start_apply(
+        self, holder: str, digest: str, steps: Sequence[PlanStep], lease_s: int, commit: str = ""
+    ) -> api_apply.Apply:
+        """Begin to carry a plan out. Conflict while another holder's lease lasts."""
+        from orchestrator.model.codec import encode
+        from orchestrator.wire.api_apply import Apply
+
+        body = {
+            "holder": holder,
+            "digest": digest,
+            "steps": [encode(step) for step in steps],
+            "lease_s": lease_s,
+            "commit": commit,
+        }
+        return self._post(Apply, "/applies", body)
+
+    def renew_apply(self, apply: str, lease_s: int) -> api_apply.Apply:
+        """Keep the lease. Conflict if the apply is under way no longer, here and below."""
+        from orchestrator.wire.api_apply import Apply
+
+        return self._post(Apply, f"/applies/{_segment(apply)}/lease", {"lease_s": lease_s})
+
+    def start_step(self, apply: str, step: str) -> api_apply.Apply:
+        """A step is about to touch hosts."""
+        from orchestrator.wire.api_apply import Apply
+
+        path = f"/applies/{_segment(apply)}/steps/{_segment(step)}/start"
+        return self._ask(Apply, Asked("POST", path, json={}, again=True))
+
+    def end_step(self, apply: str, step: str, ok: bool, hosts: Sequence[HostResult]) -> api_apply.Apply:
+        """What a step came to, host by host."""
+        from orchestrator.model.codec import encode
+        from orchestrator.wire.api_apply import Apply
+
+        body = {"ok": ok, "hosts": [encode(one) for one in hosts]}
+        path = f"/applies/{_segment(apply)}/steps/{_segment(step)}/end"
+        return self._ask(Apply, Asked("POST", path, json=body, again=True))
+
+    def end_apply(self, apply: str, outcome: Outcome, detail: str = "") -> api_apply.Apply:
+        """It is over."""
+        from orchestrator.wire.api_apply import Apply
+
+        body = {"outcome": str(outcome), "detail": detail}
+        return self._post(Apply, f"/applies/{_segment(apply)}/end", body)
+
+    def configured(self, node: str, desired: str, host: HostFacts | None = None) -> api_cluster.Node:
+        """A host was seen to have all of the `Desired` of that digest."""
+        from orchestrator.model.codec import encode
+        from orchestrator.wire.api_cluster import Node
+
+        body = {"desired": desired, "host": encode(host) if host is not None else None}
+        return self._ask(Node, Asked("POST", f"/nodes/{_segment(node)}/configured", json=body, again=True))
 
     # --- tokens ---------------------------------------------------------------------------------------------
 

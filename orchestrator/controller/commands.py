@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.ledger.state import State
-from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.apply import HostResult, Outcome
+from orchestrator.model.change import PlanStep
+from orchestrator.model.cluster import ClusterSpec, DrainThen
+from orchestrator.model.host import HostFacts, PoolDesired
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, Owner
-from orchestrator.model.node import NodeFacts
+from orchestrator.model.node import MarkKind, NodeFacts
 from orchestrator.model.protocol import SyncRequest
 
 
@@ -78,27 +81,94 @@ class RequeueJob:
 
 @dataclass(frozen=True, slots=True)
 class ApplyCluster:
-    """-> None. The wanted cluster from now on."""
+    """-> None. The wanted cluster from now on, and what its hosts are to have."""
 
     spec: ClusterSpec
     by: str
+    desired: tuple[PoolDesired, ...] = ()
+    commit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StartApply:
+    """-> the apply's id. Conflict while another holder's lease lasts; an unended one is given up first."""
+
+    holder: str
+    digest: str
+    steps: tuple[PlanStep, ...]
+    lease_s: int
+    by: str
+    commit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RenewApply:
+    """-> None. Conflict if it is under way no longer, here and below."""
+
+    id: str
+    lease_s: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartStep:
+    """-> None."""
+
+    id: str
+    step: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndStep:
+    """-> None. `hosts`: what it came to on each."""
+
+    id: str
+    step: str
+    ok: bool
+    hosts: tuple[HostResult, ...]
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndApply:
+    """-> None."""
+
+    id: str
+    outcome: Outcome
+    by: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """-> None. The host has all of the `Desired` with that digest; Conflict for one that nobody recorded."""
+
+    node: str
+    desired: str
+    by: str
+    host: HostFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CordonNode:
-    """-> None. No new work on the node."""
+    """-> None. No new work on the node. With a `deadline_s` it is drained: then `then` is done to what still runs."""
 
     node: str
     by: str
     why: str = ""
+    kind: MarkKind = MarkKind.CORDONED
+    deadline_s: int = 0
+    then: DrainThen = DrainThen.WAIT
 
 
 @dataclass(frozen=True, slots=True)
 class UncordonNode:
-    """-> None. Withdraws every mark but those that only the node itself can clear (unproved)."""
+    """-> None. Withdraws every mark but those that only the node itself can clear (unproved); or those of a kind."""
 
     node: str
     by: str
+    kind: MarkKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +252,12 @@ Command = (
     | ReleaseJob
     | RequeueJob
     | ApplyCluster
+    | StartApply
+    | RenewApply
+    | StartStep
+    | EndStep
+    | EndApply
+    | Configured
     | CordonNode
     | UncordonNode
     | CreateToken

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.controller import acceptance, commands, outcome, recover, sync
+from orchestrator.controller import acceptance, applies, commands, outcome, recover, sync
 from orchestrator.controller.desk import Desk
-from orchestrator.controller.digest import digest_of
 from orchestrator.ledger import events
 from orchestrator.ledger.apply_jobs import KEYS_KEPT_US
 from orchestrator.ledger.records import Job, Node
 from orchestrator.model.attempt import EndCause, JobState
+from orchestrator.model.clock import SECOND
 from orchestrator.model.errors import Conflict, InputError, NotFound, Refused, Unavailable
 from orchestrator.model.node import Mark, MarkKind
 from orchestrator.model.reasons import Reason
+from orchestrator.planning.digest import digest_of
 from orchestrator.scheduler import refuse
 
 
@@ -137,9 +138,10 @@ def _job(desk: Desk, job_id: int) -> Job:
 
 
 def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
-    """The wanted cluster. Nothing is recorded if it is the same one."""
+    """The wanted cluster. Nothing is recorded if it is the same one, and its hosts are to have the same."""
     digest = digest_of(command.spec)
-    if digest != desk.state.digest:
+    wanted = {one.pool: one.digest for one in command.desired}
+    if digest != desk.state.digest or (wanted and wanted != desk.state.recorded):
         known = desk.state.cluster
         if known is not None and known.name != command.spec.name:
             raise Conflict(
@@ -147,7 +149,8 @@ def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
                 f"this controller serves cluster {known.name}, and the spec is of {command.spec.name}",
                 "a cluster's name is its identity: use another controller, or the old name",
             )
-        desk.writer.record(events.ClusterApplied(command.spec, digest), "cluster", command.by)
+        body = events.ClusterApplied(command.spec, digest, command.desired, command.commit)
+        desk.writer.record(body, "cluster", command.by)
         desk.writer.everything_touched = True
         for node in desk.state.nodes.values():
             acceptance.accept(desk, node)
@@ -156,15 +159,19 @@ def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
 def cordon(desk: Desk, command: commands.CordonNode) -> None:
     """No new work here."""
     node = _node(desk, command.node)
-    mark = Mark(MarkKind.CORDONED, command.why or "cordoned", command.by, desk.clock.now_us())
+    now_us = desk.clock.now_us()
+    deadline_us = now_us + command.deadline_s * SECOND if command.deadline_s else 0
+    why = command.why or str(command.kind)
+    mark = Mark(command.kind, why, command.by, now_us, deadline_us=deadline_us, then=command.then)
     desk.writer.node(node.name, events.NodeMarked(node.name, mark), command.by)
 
 
 def uncordon(desk: Desk, command: commands.UncordonNode) -> None:
-    """A person says that it is fit again: every mark goes but the one that only proof removes."""
+    """A person says that it is fit again: every mark goes but the one that only proof removes. An apply takes its own
+    mark alone."""
     node = _node(desk, command.node)
     for kind in dict.fromkeys(mark.kind for mark in node.marks):
-        if kind is not MarkKind.UNPROVED:
+        if kind is not MarkKind.UNPROVED and command.kind in (None, kind):
             desk.writer.node(node.name, events.NodeUnmarked(node.name, kind, why="uncordoned"), command.by)
 
 
@@ -221,6 +228,12 @@ HANDLERS: dict[type, Callable[[Desk, Any], Any]] = {
     commands.ReleaseJob: release,
     commands.RequeueJob: requeue,
     commands.ApplyCluster: apply_cluster,
+    commands.StartApply: applies.start,
+    commands.RenewApply: applies.renew,
+    commands.StartStep: applies.start_step,
+    commands.EndStep: applies.end_step,
+    commands.EndApply: applies.end,
+    commands.Configured: applies.configured,
     commands.CordonNode: cordon,
     commands.UncordonNode: uncordon,
     commands.CreateToken: create_token,

@@ -7,7 +7,7 @@ the jobs and nodes whose waiters are to be woken. Called by: loop.
 from __future__ import annotations
 
 from orchestrator.controller.beats import Beats
-from orchestrator.controller.view import View, job_view, node_view
+from orchestrator.controller.view import View, apply_view, job_view, node_view
 from orchestrator.controller.writer import Writer
 from orchestrator.ledger.records import Attempt, Job, Part
 from orchestrator.ledger.state import ClassKey, State
@@ -46,6 +46,10 @@ class Publisher:
         view.recovering, view.cluster, view.digest = state.recovering, state.cluster, state.digest
         if writer.touched_tokens or writer.everything_touched:
             view.tokens = {token.sha256: token for token in state.tokens.values()}
+        if writer.touched_applies or writer.everything_touched:
+            view.applies = tuple(apply_view(apply) for apply in state.applies)
+            view.commit = state.commit
+            view.desired, view.recorded = dict(state.desired), dict(state.recorded)
         view.orphans = tuple((str(orphan.attempt), orphan.node) for orphan in state.orphans)
         if reasons is not None:
             view.reasons = reasons

@@ -1,4 +1,4 @@
-"""What time alone brings about: time limits, silent nodes.
+"""What time alone brings about: time limits, silent nodes, deadlines of drains.
 
 Comes in: the clock, who was heard when. Goes out: recorded facts. Called by: loop, once per cycle.
 
@@ -17,6 +17,7 @@ from orchestrator.ledger import events
 from orchestrator.ledger.records import Attempt, Job, Node, Part
 from orchestrator.model.attempt import EndCause, PartState
 from orchestrator.model.clock import SECOND
+from orchestrator.model.cluster import DrainThen
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import OnLost
 from orchestrator.model.node import Contact
@@ -51,6 +52,7 @@ class Timers:
             self._looked_us = monotonic_us
             for node in list(desk.state.nodes.values()):
                 _look_at(desk, node)
+                _clear(desk, node)
 
     def next_s(self, desk: Desk) -> float:
         """Seconds until something may be due: at most until the next look at the nodes."""
@@ -80,6 +82,25 @@ def _look_at(desk: Desk, node: Node) -> None:
         desk.touch_jobs_on(node.name)
     elif silent_s >= lease_s and node.contact is Contact.OK:
         desk.writer.node(node.name, events.NodeContact(node.name, Contact.SUSPECT))
+
+
+def _clear(desk: Desk, node: Node) -> None:
+    """A drain's deadline has passed: what still runs there is dealt with by its policy. Checkpointing is the job's own
+    way to stop, after which it waits again."""
+    now_us = desk.clock.now_us()
+    for mark in node.marks:
+        if not mark.deadline_us or now_us < mark.deadline_us or mark.then is DrainThen.WAIT:
+            continue
+        cause = EndCause.CANCELLED if mark.then is DrainThen.CANCEL else EndCause.REQUEUED
+        detail = f"node {node.name} was to be free by now: {mark.why}"
+        for job in list(desk.state.jobs.values()):
+            attempt = job.attempt
+            part = attempt.part(node.name) if attempt is not None else None
+            if attempt is None or attempt.ending is not None or part is None:
+                continue
+            if cause is EndCause.CANCELLED and job.cancel_why is None:
+                desk.writer.job(job.id, events.JobCancelRequested(job.id, detail))
+            outcome.end_attempt(desk, job, cause, detail)
 
 
 def _count_gone(desk: Desk, node: Node) -> None:

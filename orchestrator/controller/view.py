@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from orchestrator.ledger.records import Attempt, Job, Node, Token
+from orchestrator.ledger.records import Apply, Attempt, Job, Node, Token
 from orchestrator.ledger.state import ClassKey, State
+from orchestrator.model.apply import HostResult, Outcome, StepState
 from orchestrator.model.attempt import AttemptState, AttemptSummary, JobState, PartState
+from orchestrator.model.change import PlanStep
 from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.codec import decode, encode
+from orchestrator.model.host import HostFacts, PoolDesired
 from orchestrator.model.job import JobSpec, Owner
 from orchestrator.model.node import Contact, Mark, NodeFacts
 from orchestrator.model.reasons import Reason, reason
@@ -87,6 +90,36 @@ class NodeView:
     slots: tuple[tuple[int, int], ...] = ()
     free_cores: int = 0
     free_memory: int = 0
+    configured: str = ""  # digest of what its host was last seen to have
+    host: HostFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A step of an apply as people see it."""
+
+    step: PlanStep
+    state: StepState
+    started_us: int
+    ended_us: int
+    hosts: tuple[HostResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyView:
+    """An apply as people see it. `outcome` None: not over."""
+
+    id: str
+    holder: str
+    by: str
+    commit: str
+    digest: str
+    started_us: int
+    lease_us: int
+    ended_us: int
+    outcome: Outcome | None
+    detail: str
+    steps: tuple[StepView, ...]
 
 
 @dataclass(slots=True)
@@ -105,6 +138,10 @@ class View:
     tokens: dict[str, Token] = field(default_factory=dict)  # by SHA-256
     reasons: dict[ClassKey, Reason] = field(default_factory=dict)
     orphans: tuple[tuple[str, str], ...] = ()  # (attempt, node)
+    commit: str = ""
+    desired: dict[str, PoolDesired] = field(default_factory=dict)  # by digest
+    recorded: dict[str, str] = field(default_factory=dict)  # pool -> digest of what its hosts are to have
+    applies: tuple[ApplyView, ...] = ()  # the last few, oldest first
 
     def reason_of(self, job: JobView) -> Reason:
         """Why a waiting job waits: the reason of its class from the last pass, or that the next pass will tell."""
@@ -184,6 +221,28 @@ def node_view(state: State, node: Node) -> NodeView:
         ),
         free_cores=capacity.free_cores,
         free_memory=capacity.free_memory,
+        configured=node.configured,
+        host=node.host,
+    )
+
+
+def apply_view(apply: Apply) -> ApplyView:
+    """The frozen form of an apply."""
+    steps = tuple(
+        StepView(step.step, step.state, step.started_us, step.ended_us, step.hosts) for step in apply.steps
+    )
+    return ApplyView(
+        id=apply.id,
+        holder=apply.holder,
+        by=apply.by,
+        commit=apply.commit,
+        digest=apply.digest,
+        started_us=apply.started_us,
+        lease_us=apply.lease_us,
+        ended_us=apply.ended_us,
+        outcome=apply.outcome,
+        detail=apply.detail,
+        steps=steps,
     )
 
 

@@ -29,12 +29,18 @@ SURE_FOR_US = 2 * SECOND  # after a write: how long the ledger is taken to be st
 
 # Facts that free nothing, bring nothing and close nothing: after these alone a pass would decide as the last one did.
 CALM = (
+    events.ApplyLeased,
+    events.ApplyStarted,
+    events.ApplyStepStarted,
+    events.ApplyStepEnded,
+    events.ApplyEnded,
     events.AttemptAllocated,
     events.AttemptCommitted,
     events.AttemptEnding,
     events.AttemptPrepared,
     events.AttemptRankFailed,
     events.AttemptStarted,
+    events.NodeConfigured,
     events.TokenCreated,
     events.TokenRevoked,
 )
@@ -51,7 +57,7 @@ class Writer:
         self._restore_noted = False
         self.touched_jobs: dict[int, Job | None] = {}
         self.touched_nodes: dict[str, bool] = {}
-        self.touched_tokens = True
+        self.touched_tokens = self.touched_applies = True
         self.everything_touched = True
         self.stirred = True
         self.epoch = store.claim(clock.now_us() // 1_000_000)
@@ -84,12 +90,13 @@ class Writer:
     @property
     def touched(self) -> bool:
         """Whether there is anything to publish."""
-        return bool(self.touched_jobs or self.touched_nodes or self.touched_tokens or self.everything_touched)
+        small = self.touched_tokens or self.touched_applies
+        return bool(self.touched_jobs or self.touched_nodes or small or self.everything_touched)
 
     def published(self) -> None:
         """Everything that has changed is published."""
         self.touched_jobs, self.touched_nodes = {}, {}
-        self.touched_tokens = self.everything_touched = False
+        self.touched_tokens = self.touched_applies = self.everything_touched = False
 
     # --- recording ------------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ Comes in: a State and the next event. Goes out: the same State, one event later.
 an event, and at start over the tail), simulate, replay.
 
 The fold is strict: an event that the state contradicts is a `LedgerError`, never a guess. Handlers for jobs and
-attempts are in apply_jobs, for nodes and the cluster in apply_nodes; here are dispatch and access.
+attempts are in apply_jobs, for nodes and the cluster in apply_nodes, for applies in apply_changes; here are dispatch
+and access.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.ledger import apply_jobs, apply_nodes, events
+from orchestrator.ledger import apply_changes, apply_jobs, apply_nodes, events
 from orchestrator.ledger.events import Event
 from orchestrator.ledger.records import Token
 from orchestrator.ledger.state import State
@@ -74,6 +75,12 @@ HANDLERS: dict[type, Handler] = {
     events.TokenCreated: _token_created,
     events.TokenRevoked: _token_revoked,
     events.ClusterApplied: apply_nodes.cluster_applied,
+    events.ApplyStarted: apply_changes.started,
+    events.ApplyLeased: apply_changes.leased,
+    events.ApplyStepStarted: apply_changes.step_started,
+    events.ApplyStepEnded: apply_changes.step_ended,
+    events.ApplyEnded: apply_changes.ended,
+    events.NodeConfigured: apply_changes.configured,
     events.NodeJoined: apply_nodes.joined,
     events.NodeContact: apply_nodes.contact,
     events.NodeMarked: apply_nodes.marked,

@@ -15,7 +15,9 @@ from orchestrator.model.node import Contact, Mark, MarkKind
 
 def cluster_applied(state: State, event: Event, body: events.ClusterApplied) -> None:
     """Nodes of the spec appear; those taken out of it go when nothing of theirs runs, and get no more work."""
-    state.cluster, state.digest = body.spec, body.digest
+    state.cluster, state.digest, state.commit = body.spec, body.digest, body.commit
+    state.desired.update((one.digest, one) for one in body.desired)
+    state.recorded = {one.pool: one.digest for one in body.desired}
     wanted: dict[str, Pool] = {name: pool for pool in body.spec.pools for name in pool.nodes}
     for node in list(state.nodes.values()):
         node.wanted, node.moves_to = node.name in wanted, ""
@@ -28,7 +30,14 @@ def cluster_applied(state: State, event: Event, body: events.ClusterApplied) -> 
         elif node.pool != pool.name:
             node.moves_to = pool.name
         node.address = address_of(body.spec, pool, name)
+    forget_desired(state)
     state.rebuild()
+
+
+def forget_desired(state: State) -> None:
+    """Keep what the cluster wants and what some host still has."""
+    kept = {*state.recorded.values(), *(node.configured for node in state.nodes.values())}
+    state.desired = {digest: one for digest, one in state.desired.items() if digest in kept}
 
 
 def settle(state: State, name: str) -> None:

@@ -15,9 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from orchestrator.model.apply import HostResult, Outcome
 from orchestrator.model.attempt import EndCause, JobState, Placement, RankResult
+from orchestrator.model.change import PlanStep
 from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.codec import CodecError, decode, encode
+from orchestrator.model.host import HostFacts, PoolDesired
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, Owner
 from orchestrator.model.node import Contact, Mark, MarkKind, NodeFacts
@@ -165,10 +168,65 @@ class TokenRevoked:
 @event_type("cluster.applied")
 @dataclass(frozen=True, slots=True)
 class ClusterApplied:
-    """The wanted cluster, as of a person's apply. `digest` is the SHA-256 of its canonical form."""
+    """The wanted cluster, as of a person's apply. `digest` is the SHA-256 of its canonical form, `desired` what its
+    hosts are to have, `commit` where the file stood when it was read."""
 
     spec: ClusterSpec
     digest: str
+    desired: tuple[PoolDesired, ...] = ()
+    commit: str = ""
+
+
+@event_type("apply.started")
+@dataclass(frozen=True, slots=True)
+class ApplyStarted:
+    """Someone carries out a plan, and nobody else may until `lease_us`. `id` is `apply-` and this event's seq."""
+
+    id: str
+    holder: str
+    digest: str
+    steps: tuple[PlanStep, ...]
+    lease_us: int
+    commit: str = ""
+
+
+@event_type("apply.leased")
+@dataclass(frozen=True, slots=True)
+class ApplyLeased:
+    """The holder is still at it."""
+
+    id: str
+    lease_us: int
+
+
+@event_type("apply.step_started")
+@dataclass(frozen=True, slots=True)
+class ApplyStepStarted:
+    """Written before the step touches anything."""
+
+    id: str
+    step: str
+
+
+@event_type("apply.step_ended")
+@dataclass(frozen=True, slots=True)
+class ApplyStepEnded:
+    """What the step came to, host by host."""
+
+    id: str
+    step: str
+    ok: bool
+    hosts: tuple[HostResult, ...] = ()
+
+
+@event_type("apply.ended")
+@dataclass(frozen=True, slots=True)
+class ApplyEnded:
+    """Nobody works at it any more."""
+
+    id: str
+    outcome: Outcome
+    detail: str = ""
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------
@@ -211,6 +269,16 @@ class NodeUnmarked:
     kind: MarkKind
     job: int = 0
     why: str = ""
+
+
+@event_type("node.configured")
+@dataclass(frozen=True, slots=True)
+class NodeConfigured:
+    """The host was seen to have all of the `Desired` with that digest, and to be what `host` says."""
+
+    node: str
+    desired: str
+    host: HostFacts | None = None
 
 
 # --- jobs -----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from orchestrator.model.apply import HostResult, Outcome, StepState
 from orchestrator.model.attempt import (
     AttemptState,
     AttemptSummary,
@@ -18,6 +19,8 @@ from orchestrator.model.attempt import (
     RankFailure,
     RankResult,
 )
+from orchestrator.model.change import PlanStep
+from orchestrator.model.host import HostFacts
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, Owner
 from orchestrator.model.node import Contact, Mark, NodeFacts
@@ -145,6 +148,8 @@ class Node:
     )  # ended here without its word; the last PRESUMED_KEPT
     moves_to: str = ""  # the pool that it belongs to once its present work is over
     holders: dict[int, AttemptId] = field(default_factory=dict)  # slot -> attempt
+    configured: str = ""  # digest of the `Desired` that its host was last seen to have
+    host: HostFacts | None = None
 
     @property
     def open(self) -> bool:
@@ -182,3 +187,31 @@ class Orphan:
     node: str
     holding: Holding
     since_us: int
+
+
+@dataclass(slots=True)
+class ApplyStep:
+    """A step of an apply and how far it is."""
+
+    step: PlanStep
+    state: StepState = StepState.PENDING
+    started_us: int = 0
+    ended_us: int = 0
+    hosts: tuple[HostResult, ...] = ()
+
+
+@dataclass(slots=True)
+class Apply:
+    """One apply. `outcome` None: it is under way, or its holder died and nobody has noticed."""
+
+    id: str
+    holder: str
+    by: str
+    digest: str
+    started_us: int
+    lease_us: int
+    commit: str = ""
+    steps: list[ApplyStep] = field(default_factory=list)
+    outcome: Outcome | None = None
+    detail: str = ""
+    ended_us: int = 0

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.ledger.records import Job, Node, Orphan, SubmitKey, Token
+from orchestrator.ledger.records import Apply, Job, Node, Orphan, SubmitKey, Token
 from orchestrator.ledger.state import State
 from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.codec import decode, encode
+from orchestrator.model.host import PoolDesired
 
 VERSION = 1  # of this format; a reader takes its own version and those it has an upcaster for
 
@@ -32,7 +33,19 @@ def to_plain(state: State) -> dict[str, Any]:
         "tokens": [encode(token) for token in state.tokens.values()],
         "keys": {key: encode(value) for key, value in state.keys.items()},
         "orphans": [encode(orphan) for orphan in state.orphans],
+        **_changes(state),
     }
+
+
+def _changes(state: State) -> dict[str, Any]:
+    """What applies leave behind; a cluster that none has changed keeps nothing of it."""
+    plain = {
+        "desired": [encode(one) for one in state.desired.values()],
+        "commit": state.commit,
+        "recorded": dict(state.recorded),
+        "applies": [encode(one) for one in state.applies],
+    }
+    return {name: value for name, value in plain.items() if value}
 
 
 def from_plain(plain: dict[str, Any]) -> State:
@@ -47,10 +60,16 @@ def from_plain(plain: dict[str, Any]) -> State:
         cluster=decode(ClusterSpec, plain["cluster"]) if plain["cluster"] is not None else None,
         digest=plain["digest"],
         orphans=[decode(Orphan, item) for item in plain["orphans"]],
+        commit=plain.get("commit", ""),
+        recorded=plain.get("recorded", {}),
+        applies=[decode(Apply, item) for item in plain.get("applies", ())],
     )
     state.nodes = {node.name: node for node in (decode(Node, item) for item in plain["nodes"])}
     state.jobs = {job.id: job for job in (decode(Job, item) for item in plain["jobs"])}
     state.tokens = {token.id: token for token in (decode(Token, item) for item in plain["tokens"])}
+    state.desired = {
+        one.digest: one for one in (decode(PoolDesired, each) for each in plain.get("desired", ()))
+    }
     state.keys = {key: decode(SubmitKey, value) for key, value in plain["keys"].items()}
     state.rebuild()
     return state

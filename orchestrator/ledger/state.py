@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from orchestrator.ledger.capacity import Capacity, mask_of
 from orchestrator.ledger.limits import Amounts, LimitTree
-from orchestrator.ledger.records import Attempt, Job, Node, Orphan, SubmitKey, Token
+from orchestrator.ledger.records import Apply, Attempt, Job, Node, Orphan, SubmitKey, Token
 from orchestrator.model.attempt import JobState, PartState, Placement
 from orchestrator.model.cluster import ClusterSpec, Pool, Queue
+from orchestrator.model.host import PoolDesired
 from orchestrator.model.job import Request
 
 ROOT = "cluster"  # the top scope of the limit tree
@@ -74,11 +75,17 @@ class State:
     forgotten_from: int = 0  # while recovering: jobs from this id on may have been made after the backup
     cluster: ClusterSpec | None = None
     digest: str = ""
+    commit: str = ""  # where the applied file stood
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[int, Job] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     keys: dict[str, SubmitKey] = field(default_factory=dict)
     orphans: list[Orphan] = field(default_factory=list)
+    desired: dict[str, PoolDesired] = field(
+        default_factory=dict
+    )  # by digest: recorded, or still on some host
+    recorded: dict[str, str] = field(default_factory=dict)  # pool -> digest of what its hosts are to have
+    applies: list[Apply] = field(default_factory=list)  # the last few; only the newest may be under way
     # indexes
     capacity: Capacity = field(default_factory=Capacity)
     limits: LimitTree = field(default_factory=LimitTree)

@@ -117,3 +117,12 @@ class Sight:
     checked: bool = False
     drift: tuple[Drift, ...] = ()
     seen_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolDesired:
+    """What the hosts of a pool are to have, with the SHA-256 of its canonical form."""
+
+    pool: str
+    digest: str
+    desired: Desired

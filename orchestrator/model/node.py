@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.model.base import Word
+from orchestrator.model.cluster import DrainThen
 from orchestrator.model.ids import AttemptId
 
 
@@ -55,6 +56,7 @@ class MarkKind(Word):
 
     UNPROVED = "unproved"  # acceptance has not passed
     CORDONED = "cordoned"  # a person said so
+    UPDATING = "updating"  # an apply changes it
     DRAINING = "draining"  # something is wrong that work can't repair: an unkillable process, a failed epilog
     PREPARE_FAILED = (
         "prepare_failed"  # a job could not be prepared here; withdrawn if the job turns out at fault
@@ -63,7 +65,10 @@ class MarkKind(Word):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One reason against new work on a node; removed by kind (and job, where one caused it)."""
+    """One reason against new work on a node; removed by kind (and job, where one caused it).
+
+    `deadline_us`: when what still runs there is dealt with as `then` says; 0: it is left alone.
+    """
 
     kind: MarkKind
     why: str
@@ -71,3 +76,5 @@ class Mark:
     since_us: int
     job: int = 0
     attempt: AttemptId | None = None
+    deadline_us: int = 0
+    then: DrainThen = DrainThen.WAIT

@@ -78,9 +78,30 @@ class NodeList(Page):
 
 
 class CordonNode(Asked):
-    """Why a node gets no new work."""
+    """Why a node gets no new work, and what becomes of the work that is there."""
 
     why: str = Field("", max_length=1024, examples=["fan replacement"])
+    kind: Literal["cordoned", "updating"] = Field(
+        "cordoned", description="`updating`: by an apply, which withdraws it."
+    )
+    deadline_s: int = Field(
+        0,
+        ge=0,
+        le=366 * 86400,
+        description="Seconds until `then` is done to what still runs; 0: it is left alone.",
+    )
+    then: Literal["wait", "checkpoint", "requeue", "cancel"] = Field(
+        "wait", description="What happens to work that still runs at the deadline."
+    )
+
+
+class UncordonNode(Asked):
+    """Which marks are withdrawn."""
+
+    why: str = Field("", max_length=1024)
+    kind: Literal["cordoned", "updating", "draining", "prepare_failed"] | None = Field(
+        None, description="Only marks of this kind; absent: all."
+    )
 
 
 class FreeShape(Answer):

@@ -13,7 +13,9 @@ from typing import Any
 
 from orchestrator.ledger import events
 from orchestrator.ledger.events import TYPE_OF, Event, StoredEvent, to_stored
+from orchestrator.model.apply import HostResult, Outcome
 from orchestrator.model.attempt import EndCause, JobState, Placement, RankResult
+from orchestrator.model.change import PlanStep, StepKind
 from orchestrator.model.cluster import (
     Acceptance,
     Access,
@@ -57,6 +59,7 @@ from orchestrator.model.cluster import (
     Update,
     Window,
 )
+from orchestrator.model.host import HostFacts
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import (
     Checkpoint,
@@ -76,6 +79,22 @@ from orchestrator.model.job import (
 from orchestrator.model.node import Contact, Device, Mark, MarkKind, NodeFacts
 from orchestrator.model.protocol import AgentEvent, EndOrder, EventKind, GangPart, Holding, Launch
 
+STEP = PlanStep(
+    "h100.1.configure", StepKind.CONFIGURE, "sysctls differ", "h100", ("h100-01", "h100-02"), ("base",), 1
+)
+HOST_FACTS = HostFacts(
+    machine_id="9f",
+    boot_id="3a1c",
+    hostname="h100-01",
+    os="debian",
+    release="12",
+    kernel="6.1.0-40-amd64",
+    python="3.11.2",
+    arch="x86_64",
+    gpus=("0000:1b:00.0 10de:2330",),
+    clock_skew_ms=-3,
+    reboot_needed=True,
+)
 GOLDEN = Path(__file__).parent / "golden"
 ATTEMPT = AttemptId(1234, 2)
 OWNER = Owner("alice", 1001, 1002, (1003, 1004))
@@ -276,6 +295,12 @@ BODIES: tuple[Any, ...] = (
         ("h100-01",),
         1_800_000_000_000_004,
     ),
+    events.ApplyStarted("apply-70", "alice@ctl", "cd" * 32, (STEP,), 1_800_000_000_000_000, "0123abc"),
+    events.ApplyLeased("apply-70", 1_800_000_060_000_000),
+    events.ApplyStepStarted("apply-70", STEP.id),
+    events.ApplyStepEnded("apply-70", STEP.id, True, (HostResult("h100-01", False, "no space left", 3),)),
+    events.ApplyEnded("apply-70", Outcome.PARTIAL, "h100-01: no space left"),
+    events.NodeConfigured("h100-01", "ab" * 32, HOST_FACTS),
 )
 
 SAMPLES: dict[tuple[str, int], Event] = {

@@ -13,12 +13,16 @@ from random import Random
 from typing import Any
 
 from orchestrator.ledger import events
+from orchestrator.ledger.apply_changes import open_apply
 from orchestrator.ledger.capacity import lowest
 from orchestrator.ledger.records import Attempt, Job
 from orchestrator.ledger.snapshot import to_plain
 from orchestrator.ledger.state import State
+from orchestrator.model.apply import HostResult, Outcome, StepState
 from orchestrator.model.attempt import EndCause, JobState, PartState, Placement, RankResult
+from orchestrator.model.change import PlanStep, StepKind
 from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.host import Desired, HostFacts, PoolDesired, RoleState
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import Contact, Mark, MarkKind
 from orchestrator.model.protocol import EndOrder, GangPart, Holding, Launch
@@ -75,6 +79,9 @@ class Teller:
                 events.TokenCreated(name, name * 8, "submit", "alice"),
                 events.TokenRevoked(self.dice.choice(tokens)) if tokens else None,
                 events.ClusterApplied(self._cluster(), name),
+                events.ClusterApplied(self._cluster(), name, self._desired(), "0123abc"),
+                self._apply(),
+                self._apply(),
                 events.LedgerRecovered()
                 if self.state.recovering
                 else events.LedgerRestored(self.state.next_job + 3, 1),
@@ -82,6 +89,33 @@ class Teller:
                 self._submit(),
             )
         )
+
+    def _desired(self) -> tuple[PoolDesired, ...]:
+        digest = f"desired-{self.dice.randint(1, 3)}"
+        return (PoolDesired("a", digest, Desired((RoleState(digest, ()),))),)
+
+    def _apply(self) -> Any:
+        """A new apply, or whatever can happen to the one under way."""
+        found, dice = open_apply(self.state), self.dice
+        if found is None:
+            steps = tuple(PlanStep(f"s{number}", StepKind.CONFIGURE, "why") for number in range(2))
+            return events.ApplyStarted(f"apply-{self.state.seq + 1}", "alice@ctl", "d", steps, self.t_us + 60)
+        step = dice.choice(found.steps)
+        if step.state is StepState.STARTED:
+            results = (HostResult("a-1", dice.random() < 0.5, "e", 1),)
+            return events.ApplyStepEnded(found.id, step.step.id, dice.random() < 0.5, results)
+        return dice.choice(
+            (
+                events.ApplyLeased(found.id, self.t_us + 60),
+                events.ApplyStepStarted(found.id, step.step.id) if step.state is not StepState.DONE else None,
+                events.ApplyEnded(found.id, dice.choice(list(Outcome)), "why"),
+            )
+        )
+
+    def _configured(self, node: str) -> Any:
+        digest = self.dice.choice(["", *self.state.desired])
+        host = HostFacts("machine", "boot") if self.dice.random() < 0.5 else None
+        return events.NodeConfigured(node, digest, host)
 
     def _cluster(self) -> ClusterSpec:
         return self.dice.choice(CLUSTERS)
@@ -124,6 +158,7 @@ class Teller:
                 events.NodeUnmarked(node.name, dice.choice(list(MarkKind)), dice.choice((0, 1))),
                 events.NodeUnmarked(node.name, MarkKind.UNPROVED),
                 self._orphan(node.name),
+                self._configured(node.name),
             )
         )
 

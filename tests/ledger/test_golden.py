@@ -30,6 +30,8 @@ from orchestrator.model.codec import CodecError, encode
 from tests.controller.invariants import check_state
 from tests.ledger.samples import GOLDEN, SAMPLES, golden_file, read
 
+# Fields with a default that a type has got since its golden file was written.
+ADDED = {("cluster.applied", 1): {"desired", "commit"}}
 FILES = sorted(GOLDEN.glob("*-v*.json"))
 
 
@@ -56,7 +58,7 @@ def test_the_present_version_is_written_as_it_was(cls: type) -> None:
 def test_a_sample_gives_every_field_that_it_had_then(key: tuple[str, int]) -> None:
     """Every field that a golden file lacks was added later, so that it must have a default."""
     body = SAMPLES[key].body
-    added = {each.name for each in fields(body)} - set(encode(body))
+    added = {each.name for each in fields(body)} - set(encode(body)) - ADDED.get(key, set())
     assert not added, (
         "give the new field of a golden event in a new version, or list it here with its release"
     )

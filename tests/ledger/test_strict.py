@@ -11,7 +11,9 @@ from orchestrator.ledger import events
 from orchestrator.ledger.apply import HANDLERS, LedgerError, apply
 from orchestrator.ledger.events import TYPE_OF, Event
 from orchestrator.ledger.state import State
+from orchestrator.model.apply import Outcome
 from orchestrator.model.attempt import EndCause, JobState, Placement, RankResult
+from orchestrator.model.change import PlanStep, StepKind
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import Contact, Mark, MarkKind
 from orchestrator.model.protocol import EndOrder, Holding
@@ -65,6 +67,25 @@ def committed() -> Fold:
 def started() -> Fold:
     fold = committed()
     fold(events.AttemptStarted(FIRST, "p-1"))
+    return fold
+
+
+def started_apply(seq: int) -> events.ApplyStarted:
+    steps = (PlanStep("s1", StepKind.CONFIGURE, "why"), PlanStep("s2", StepKind.ACCEPT, "why"))
+    return events.ApplyStarted(f"apply-{seq}", "alice@ctl", "digest", steps, T0)
+
+
+def applying() -> Fold:
+    fold = ready()
+    fold(started_apply(fold.state.seq + 1))
+    return fold
+
+
+def stepped() -> Fold:
+    fold = applying()
+    name = fold.state.applies[-1].id
+    fold(events.ApplyStepStarted(name, "s1"))
+    fold(events.ApplyStepEnded(name, "s1", True))
     return fold
 
 
@@ -211,6 +232,18 @@ REFUSALS = [
     Refusal(half_gone, events.AttemptEnded(FIRST, EndCause.COMPLETED), "1/1 is not gone everywhere"),
     Refusal(stuck, events.AttemptEnded(FIRST, EndCause.COMPLETED), "1/1 is not gone everywhere"),
     Refusal(between, events.AttemptEnded(FIRST, EndCause.COMPLETED), "attempt 1/1 is not alive"),
+    # applies
+    Refusal(applying, started_apply(99), "apply-6 is under way"),
+    Refusal(ready, started_apply(99), "apply-99 does not name its event"),
+    Refusal(ready, events.ApplyLeased("apply-6", T0), "apply-6 is not under way"),
+    Refusal(applying, events.ApplyLeased("apply-3", T0), "apply-3 is not under way"),
+    Refusal(applying, events.ApplyStepStarted("apply-6", "x"), "apply-6 has no step x"),
+    Refusal(stepped, events.ApplyStepStarted("apply-6", "s1"), "step s1 is done"),
+    Refusal(applying, events.ApplyStepEnded("apply-6", "s1", True), "step s1 is pending, not started"),
+    Refusal(stepped, events.ApplyStepEnded("apply-6", "s1", True), "step s1 is done, not started"),
+    Refusal(ready, events.ApplyEnded("apply-6", Outcome.DONE), "apply-6 is not under way"),
+    Refusal(ready, events.NodeConfigured("p-1", "ab"), "nothing recorded has the digest ab"),
+    Refusal(ready, events.NodeConfigured("x", ""), "nothing is known of 'x'"),
     # orphans
     Refusal(ready, events.AttemptOrphaned("x", Holding(FIRST, None)), "nothing is known of 'x'"),
     Refusal(ready, events.AttemptOrphanGone(FIRST, "p-1"), "p-1 has no orphan 1/1"),
