@@ -1,0 +1,163 @@
+"""The controller's own certificate authority: made once per cluster, it signs what agents and people check.
+
+Comes in: a state folder, the names and addresses at which the controller is called. Goes out: PEM files in its `tls`
+folder: `ca.pem` (agents pin it), `server.pem`, `server.key`. Called by: up and apply, before the controller starts.
+
+Whoever has a certificate of their own gives it to `gangline server run` and needs none of this. The CA's key never
+leaves the folder (mode 0600); losing it means that every host has to be told a new one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from orchestrator.model.errors import Unavailable
+
+CA_DAYS = 3650
+SERVER_DAYS = 397  # what today's clients take at most
+RENEW_DAYS = 30  # before its end a certificate is made anew
+SKEW = dt.timedelta(days=1)  # clocks of hosts may be behind
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """Where they are."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+    @property
+    def ca_pem(self) -> str:
+        """The CA's certificate, as hosts keep it."""
+        return self.ca.read_text()
+
+
+def ensure(state: Path, names: tuple[str, ...], now: dt.datetime) -> Certificates:
+    """Make what is missing, ends soon, or is not for these names; Unavailable if the folder can't be written."""
+    folder = state / "tls"
+    found = Certificates(folder / "ca.pem", folder / "server.pem", folder / "server.key")
+    ca_key_path = folder / "ca.key"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not (found.ca.exists() and ca_key_path.exists()):
+            _make_ca(found.ca, ca_key_path, state.name, now)
+            found.cert.unlink(missing_ok=True)
+        if not _serves(found, names, now):
+            _make_server(found, ca_key_path, names, now)
+    except OSError as error:
+        raise Unavailable(
+            "tls.folder", f"{error.filename or folder}: {error.strerror}", "the controller keeps its CA there"
+        ) from error
+    return found
+
+
+def _serves(found: Certificates, names: tuple[str, ...], now: dt.datetime) -> bool:
+    """Whether the certificate is there, for these names, and for a while."""
+    if not (found.cert.exists() and found.key.exists()):
+        return False
+    cert = x509.load_pem_x509_certificate(found.cert.read_bytes())
+    known = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    have = {
+        str(value) for kind in (x509.DNSName, x509.IPAddress) for value in known.get_values_for_type(kind)
+    }
+    ends = cert.not_valid_after_utc - dt.timedelta(days=RENEW_DAYS)
+    ca = x509.load_pem_x509_certificate(found.ca.read_bytes())
+    return set(names) <= have and now < ends and cert.issuer == ca.subject
+
+
+def _make_ca(path: Path, key_path: Path, cluster: str, now: dt.datetime) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Gangline CA of {cluster}"[:64])])
+    usage = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    made = (
+        _builder(name, name, key, now, CA_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    _write(key_path, _key_pem(key), 0o600)
+    _write(path, made.public_bytes(serialization.Encoding.PEM), 0o644)
+
+
+def _make_server(found: Certificates, ca_key_path: Path, names: tuple[str, ...], now: dt.datetime) -> None:
+    ca = x509.load_pem_x509_certificate(found.ca.read_bytes())
+    ca_key = serialization.load_pem_private_key(ca_key_path.read_bytes(), None)
+    assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
+    made = (
+        _builder(subject, ca.subject, key, now, SERVER_DAYS)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(issuer_key, critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    _write(found.key, _key_pem(key), 0o600)
+    _write(found.cert, made.public_bytes(serialization.Encoding.PEM), 0o644)
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    now: dt.datetime,
+    days: int,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - SKEW)
+        .not_valid_after(now + dt.timedelta(days=days))
+    )
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    """Whole or not at all, and never readable by others for a moment."""
+    draft = path.with_name(path.name + ".new")
+    draft.unlink(missing_ok=True)
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        os.write(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    draft.replace(path)
