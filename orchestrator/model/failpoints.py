@@ -29,6 +29,11 @@ NAMES: dict[str, str] = {
     "shepherd.spawn.before": "the shepherd runs, no rank does",
     "shepherd.spawn.after": "the ranks run, their pids are not recorded",
     "shepherd.exit.before-record": "the ranks have ended, their result is not recorded",
+    "apply.start.after": "an apply is in the journal, no step is",
+    "apply.step.started": "a step is in the journal, nothing is touched",
+    "apply.step.acted": "a step has acted, the journal does not say so",
+    "apply.step.ended": "a step's results are in the journal",
+    "apply.end.before": "all steps have ended, the apply has not",
 }
 
 

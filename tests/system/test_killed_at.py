@@ -29,7 +29,8 @@ PASSINGS = (1, 3)
 
 
 def test_every_failpoint_is_driven_through() -> None:
-    assert {*CONTROLLER_POINTS, *AT_THE_END, *AGENT_POINTS, *SHEPHERD_POINTS} == set(NAMES)
+    here = {*CONTROLLER_POINTS, *AT_THE_END, *AGENT_POINTS, *SHEPHERD_POINTS}
+    assert here == {name for name in NAMES if not name.startswith("apply.")}  # those: tests/testbed
 
 
 def drive(cluster: Cluster) -> None:

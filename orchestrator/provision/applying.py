@@ -1,0 +1,366 @@
+"""Carrying a plan out: step by step, each in the journal before it touches anything and after.
+
+Comes in: a `ChangeSet`, what asks the controller (`Desk`) and what acts on hosts (`Hosts`). Goes out: an `Outcome` with
+what became of each host. Called by: cli `apply` and `up`, on whichever machine has the credentials.
+
+It may be killed at any point: every step compares before it acts, a later run plans from what it sees, and the journal
+tells people meanwhile what was begun. Rules that hold whatever a plan says: a host with work on it is neither rebooted
+nor reconfigured when the change disturbs work; no more nodes of a pool are away at once than its `max_unavailable`;
+the first batch that fails is the last of its pool (the brake).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from orchestrator.model.apply import HostResult, Outcome
+from orchestrator.model.change import ChangeSet, PlanStep, StepKind
+from orchestrator.model.clock import SECOND, Clock
+from orchestrator.model.cluster import ClusterSpec, DrainThen, Pool
+from orchestrator.model.errors import Conflict, GanglineError, Unavailable
+from orchestrator.model.failpoints import failpoint
+from orchestrator.model.host import HostFacts
+
+LEASE_S = 60  # nobody else may apply for so long after a sign of life of this process
+ACCEPT_S = 180  # for a configured host to join and be accepted
+ENDING_S = 120  # for what the controller ended at a deadline to be gone: its grace, and its epilog
+TICK_S = 0.2  # between two looks at nodes that are waited for
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNow:
+    """A node as the controller has it. `why`: what keeps work from it, empty if nothing does."""
+
+    name: str
+    open: bool
+    answers: bool
+    jobs: tuple[int, ...] = ()
+    marks: tuple[str, ...] = ()  # kinds
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at a host found: empty `error` and `clean` mean that it has all it should."""
+
+    host: str
+    clean: bool
+    error: str = ""
+    facts: HostFacts | None = None
+
+
+class Desk(Protocol):
+    """What an apply asks of the controller; each call is safe to repeat. GanglineError."""
+
+    def start(self, digest: str, steps: Sequence[PlanStep]) -> str: ...
+    def renew(self, apply: str) -> None: ...
+    def start_step(self, apply: str, step: str) -> None: ...
+    def end_step(self, apply: str, step: str, ok: bool, hosts: Sequence[HostResult]) -> None: ...
+    def end(self, apply: str, outcome: Outcome, detail: str) -> None: ...
+    def record(self) -> None: ...
+    def nodes(self) -> dict[str, NodeNow]: ...
+    def cordon(self, node: str, why: str, deadline_s: int, then: str) -> None: ...
+    def uncordon(self, node: str) -> None: ...
+    def configured(self, node: str, facts: HostFacts | None) -> None: ...
+    def join_token(self, node: str) -> str: ...
+
+
+class Hosts(Protocol):
+    """What an apply does to hosts, each call over many of them at once. Nothing is raised for a single host."""
+
+    def look(self, names: Sequence[str]) -> list[Seen]: ...
+    def enrol(self, tokens: dict[str, str]) -> list[HostResult]: ...
+    def configure(self, names: Sequence[str], roles: Sequence[str]) -> list[HostResult]: ...
+    def reboot(self, names: Sequence[str]) -> list[HostResult]: ...
+    def retire(self, names: Sequence[str]) -> list[HostResult]: ...
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of a plan. `failed`: the first failure of each host; `skipped`: steps that the brake kept back."""
+
+    apply: str = ""
+    outcome: Outcome = Outcome.DONE
+    failed: dict[str, str] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    short: list[str] = field(default_factory=list)  # pools with too few good hosts
+
+    @property
+    def detail(self) -> str:
+        """The failures in one line, for the journal."""
+        shown = [f"{host}: {error}" for host, error in list(self.failed.items())[:5]]
+        more = len(self.failed) - len(shown)
+        return "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
+
+
+class Applier:
+    """One apply."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        desk: Desk,
+        hosts: Hosts,
+        tell: Callable[[str], None],
+        clock: Clock,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._spec = spec
+        self._desk = desk
+        self._hosts = hosts
+        self._tell = tell
+        self._clock = clock
+        self._pause = pause
+        self._report = Report()
+        self._braked: dict[str, int] = {}  # pool -> the batch that failed
+        self._drained: dict[str, int] = {}  # node -> when its drain's deadline is, monotonic microseconds
+
+    def run(self, plan: ChangeSet) -> Report:
+        """Carry it out. Raises what keeps it from beginning, and Conflict when another took the lease meanwhile."""
+        report = self._report
+        report.apply = self._desk.start(plan.wanted, plan.steps)
+        failpoint("apply.start.after")
+        with Lease(self._desk, report.apply) as lease:
+            for step in plan.steps:
+                lease.check()
+                self._step(step)
+            self._let_back(plan)
+        report.short = [pool.name for pool in self._spec.pools if not self._good_enough(pool)]
+        report.outcome = Outcome.PARTIAL if report.short or report.skipped else Outcome.DONE
+        failpoint("apply.end.before")
+        self._desk.end(report.apply, report.outcome, report.detail)
+        return report
+
+    # --- steps ----------------------------------------------------------------------------------------------------
+
+    def _step(self, step: PlanStep) -> None:
+        names = [name for name in step.nodes if name not in self._report.failed]
+        kept_back = step.batch > self._braked.get(step.pool, step.batch)
+        if kept_back or (step.nodes and not names):
+            self._report.skipped.append(step.id)
+            return
+        self._desk.start_step(self._report.apply, step.id)
+        failpoint("apply.step.started")
+        results = self._act(step, names)
+        failpoint("apply.step.acted")
+        ok = all(result.ok for result in results)
+        self._desk.end_step(self._report.apply, step.id, ok, results)
+        failpoint("apply.step.ended")
+        for result in results:
+            if not result.ok:
+                self._report.failed.setdefault(result.host, result.error)
+                self._tell(f"{result.host}: {step.kind} failed: {result.error}")
+        if not ok:
+            self._brake(step)
+
+    def _act(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        """One result per host; an error that concerns all of them is each one's."""
+        try:
+            return ACTIONS[step.kind](self, step, names)
+        except Conflict:
+            raise
+        except GanglineError as error:
+            if not names:
+                raise
+            return [HostResult(name, ok=False, error=error.message) for name in names]
+
+    def _brake(self, step: PlanStep) -> None:
+        """No further batch of this pool; the good hosts of this one go on. New hosts serve nobody yet: a batch of them
+        has no number, and their failure keeps no other from its start."""
+        if step.pool and step.batch and step.pool not in self._braked:
+            self._braked[step.pool] = step.batch
+            self._tell(f"pool {step.pool}: stopped after batch {step.batch}, since a host of it failed")
+
+    def _record(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        self._desk.record()
+        return []
+
+    def _enrol(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        return self._hosts.enrol({name: self._desk.join_token(name) for name in names})
+
+    def _cordon(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        pool = self._spec.pool(step.pool)
+        self._check_away(pool, names)
+        drain = pool.update.drain
+        for name in names:
+            self._desk.cordon(name, f"{self._report.apply}: {step.why}", drain.deadline_s, str(drain.then))
+            self._drained[name] = self._clock.monotonic_us() + drain.deadline_s * SECOND
+        return [HostResult(name, ok=True) for name in names]
+
+    def _check_away(self, pool: Pool, names: list[str]) -> None:
+        """Unavailable if closing these nodes would leave fewer of the pool than promised."""
+        now = self._desk.nodes()
+        others = [name for name in pool.nodes if name not in names and not _serves(now.get(name))]
+        closing = [name for name in names if _serves(now.get(name))]
+        most = pool.update.max_unavailable
+        if closing and len(others) + len(closing) > most:
+            gone = ", ".join(f"{name} ({now[name].why or 'silent'})" for name in others[:3] if name in now)
+            raise Unavailable(
+                "apply.too-few",
+                f"{len(others)} node(s) of pool {pool.name} are away already: {gone}; "
+                f"max_unavailable is {most}",
+            )
+
+    def _drain(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        """Until nothing runs on them. The controller deals with what outlives the deadline, if the policy says so."""
+        left = dict.fromkeys(names)
+        results: list[HostResult] = []
+        told = False
+        while left:
+            now = self._desk.nodes()
+            for name in [name for name in left if not _busy(now.get(name))]:
+                del left[name]
+                results.append(HostResult(name, ok=True))
+            late = [name for name in left if self._late(step, name)]
+            for name in late:
+                jobs = ", ".join(map(str, now[name].jobs))
+                results.append(
+                    HostResult(name, ok=False, error=f"job(s) {jobs} outlived the drain's deadline")
+                )
+                self._desk.uncordon(name)  # nothing was changed on it
+                del left[name]
+            if left and not told:
+                told = True
+                self._tell(f"draining {', '.join(left)}: waiting for running jobs")
+            if left:
+                self._pause(TICK_S)
+        return results
+
+    def _late(self, step: PlanStep, name: str) -> bool:
+        """Whether a node's work has outlived the deadline, and the policy's own grace if it ends work."""
+        drain = self._spec.pool(step.pool).update.drain
+        now_us = self._clock.monotonic_us()
+        deadline_us = self._drained.setdefault(name, now_us + drain.deadline_s * SECOND)
+        grace_s = 0 if drain.then is DrainThen.WAIT else ENDING_S
+        return now_us > deadline_us + grace_s * SECOND
+
+    def _configure(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        """The roles, then a look: what counts is what the host has, not what Ansible says."""
+        ran = {result.host: result for result in self._hosts.configure(names, step.roles)}
+        failed = [result for result in ran.values() if not result.ok]
+        well = [name for name in names if ran[name].ok]
+        results = [self._proved(ran[seen.host], seen) for seen in self._hosts.look(well)]
+        return failed + results
+
+    def _proved(self, ran: HostResult, seen: Seen) -> HostResult:
+        if seen.error or not seen.clean:
+            error = seen.error or "it still differs after the roles have run: `gangline drift` shows where"
+            return HostResult(ran.host, ok=False, error=error, changed=ran.changed)
+        self._desk.configured(seen.host, seen.facts)
+        return ran
+
+    def _reboot(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        now = self._desk.nodes()
+        busy = [name for name in names if _busy(now.get(name)) or _serves(now.get(name))]
+        refused = [
+            HostResult(name, ok=False, error="work may run on it; it was not rebooted") for name in busy
+        ]
+        return refused + self._hosts.reboot([name for name in names if name not in busy])
+
+    def _accept(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        """Until each answers and is what its pool says."""
+        deadline_us = self._clock.monotonic_us() + ACCEPT_S * SECOND
+        results: dict[str, HostResult] = {}
+        while True:
+            now = self._desk.nodes()
+            for name in names:
+                node = now.get(name)
+                if node is not None and node.answers and "unproved" not in node.marks:
+                    results[name] = HostResult(name, ok=True)
+            if len(results) == len(names) or self._clock.monotonic_us() > deadline_us:
+                break
+            self._pause(TICK_S)
+        for name in names:
+            if name not in results:
+                why = now[name].why if name in now else "the controller does not know it"
+                results[name] = HostResult(name, ok=False, error=why or "its agent does not answer")
+        return list(results.values())
+
+    def _uncordon(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        for name in names:
+            self._desk.uncordon(name)
+        return [HostResult(name, ok=True) for name in names]
+
+    def _retire(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        return self._hosts.retire(names)
+
+    # --- at the end -----------------------------------------------------------------------------------------------
+
+    def _let_back(self, plan: ChangeSet) -> None:
+        """Nodes that an apply which was killed had closed, and that are as they should be."""
+        planned = {name for step in plan.steps if step.kind is StepKind.UNCORDON for name in step.nodes}
+        closed = [
+            node.name
+            for node in self._desk.nodes().values()
+            if "updating" in node.marks and node.name not in self._report.failed and node.name not in planned
+        ]
+        for seen in self._hosts.look(closed) if closed else ():
+            if seen.clean and not seen.error:
+                self._desk.uncordon(seen.host)
+                self._tell(f"{seen.host}: open again")
+
+    def _good_enough(self, pool: Pool) -> bool:
+        """Whether enough hosts of the pool are as they should be."""
+        bad = [name for name in pool.nodes if name in self._report.failed]
+        return (len(pool.nodes) - len(bad)) * 1000 >= pool.update.enough_milli * len(pool.nodes)
+
+
+Action = Callable[[Applier, PlanStep, list[str]], list[HostResult]]
+ACTIONS: dict[StepKind, Action] = {
+    StepKind.RECORD: Applier._record,
+    StepKind.ENROL: Applier._enrol,
+    StepKind.CORDON: Applier._cordon,
+    StepKind.DRAIN: Applier._drain,
+    StepKind.CONFIGURE: Applier._configure,
+    StepKind.REBOOT: Applier._reboot,
+    StepKind.ACCEPT: Applier._accept,
+    StepKind.UNCORDON: Applier._uncordon,
+    StepKind.RETIRE: Applier._retire,
+}
+
+
+class Lease:
+    """Keeps the lease while steps take their time, from a thread of its own."""
+
+    def __init__(self, desk: Desk, apply: str, every_s: float = LEASE_S / 3) -> None:
+        self._desk = desk
+        self._apply = apply
+        self._every_s = every_s
+        self._over = threading.Event()
+        self._lost: Conflict | None = None
+        self._thread = threading.Thread(target=self._keep, daemon=True, name="lease")
+
+    def __enter__(self) -> Lease:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def check(self) -> None:
+        """Conflict if another has taken it: whoever lost it must touch nothing more."""
+        if self._lost is not None:
+            raise self._lost
+
+    def _keep(self) -> None:
+        while not self._over.wait(self._every_s):
+            try:
+                self._desk.renew(self._apply)
+            except Conflict as error:
+                self._lost = error
+                return
+            except GanglineError:
+                continue  # the controller may be restarting: it is asked again before the lease ends
+
+
+def _serves(node: NodeNow | None) -> bool:
+    return node is not None and node.open
+
+
+def _busy(node: NodeNow | None) -> bool:
+    return node is not None and bool(node.jobs)

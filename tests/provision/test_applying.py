@@ -1,0 +1,175 @@
+"""Carrying a plan out: order, journal, drains, the brake, and what a later run finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.model.apply import Outcome
+from orchestrator.model.change import ChangeSet, PlanStep, StepKind
+from orchestrator.model.cluster import DrainThen
+from orchestrator.model.errors import Conflict
+from orchestrator.provision.applying import Applier, Report
+from tests.provision.applied import OUTAGE, Paper, paper, plan
+
+BATCHES = (("p1", "p2"), ("p3", "p4"), ("p5", "p6"))
+
+
+def carry_out(world: Paper, wanted: ChangeSet) -> Report:
+    applier = Applier(world.spec, world, world, world.told.append, world.clock, world.pause)
+    return applier.run(wanted)
+
+
+def test_every_step_is_journalled_before_and_after() -> None:
+    world = paper()
+    report = carry_out(world, plan(("p1", "p2")))
+    kinds = ("cordon", "drain", "configure", "accept", "uncordon")
+    steps = ["record", *(f"p.1.{kind}" for kind in kinds)]
+    expected = ["start", *(entry for step in steps for entry in (f"+{step}", f"-{step}")), "end done"]
+    assert world.journal == expected
+    assert world.done == ["record", "configure p1,p2", "configured p1", "configured p2"]
+    assert (report.outcome, report.failed) == (Outcome.DONE, {})
+    assert all(node.open for node in world.nodes_by_name.values())
+
+
+def test_never_fewer_are_open_than_promised() -> None:
+    world = paper(most_away=2)
+    for number, node in enumerate(world.nodes_by_name.values()):
+        node.jobs = {number: 50.0}
+    assert carry_out(world, plan(*BATCHES)).outcome is Outcome.DONE
+    assert world.least_open == {"p": 4}
+
+
+def test_a_gang_over_two_batches_is_waited_for_once() -> None:
+    world = paper()
+    world.nodes_by_name["p2"].jobs = {7: 100.0}
+    world.nodes_by_name["p3"].jobs = {7: 100.0}
+    report = carry_out(world, plan(*BATCHES))
+    assert (report.outcome, report.failed) == (Outcome.DONE, {})
+    assert any("draining p2" in line for line in world.told)
+    assert not any("draining p3" in line for line in world.told)
+
+
+def test_work_that_may_not_be_stopped_stops_the_change() -> None:
+    world = paper(deadline_s=60)
+    world.nodes_by_name["p1"].jobs = {7: 0.0}
+    report = carry_out(world, plan(*BATCHES))
+    assert (report.outcome, list(report.failed)) == (Outcome.PARTIAL, ["p1"])
+    assert "job(s) 7 outlived" in report.failed["p1"]
+    assert world.nodes_by_name["p1"].jobs == {7: 0.0}
+    assert world.nodes_by_name["p1"].open, "nothing was changed on it: it serves on"
+    assert not any("p1" in entry for entry in world.done)
+    assert "configure p2" in world.done
+    kinds = ("cordon", "drain", "configure", "accept", "uncordon")
+    assert report.skipped == [f"p.{batch}.{kind}" for batch in (2, 3) for kind in kinds]
+    assert not any("p3" in entry for entry in world.done)
+
+
+@pytest.mark.parametrize("then", [DrainThen.REQUEUE, DrainThen.CHECKPOINT, DrainThen.CANCEL])
+def test_what_the_policy_ends_at_the_deadline_is_waited_for(then: DrainThen) -> None:
+    world = paper(deadline_s=60, then=then)
+    world.nodes_by_name["p1"].jobs = {7: 0.0}
+    report = carry_out(world, plan(*BATCHES))
+    assert (report.outcome, report.failed) == (Outcome.DONE, {})
+    assert world.clock.monotonic_us() > 60 * 1_000_000
+
+
+def test_the_first_failing_batch_is_the_last_of_its_pool() -> None:
+    world = paper()
+    world.nodes_by_name["p3"].broken = True
+    report = carry_out(world, plan(*BATCHES))
+    assert (report.outcome, report.failed) == (Outcome.PARTIAL, {"p3": OUTAGE})
+    assert [entry for entry in world.done if entry.startswith("configure ")] == [
+        "configure p1,p2",
+        "configure p3,p4",
+    ]
+    assert not world.nodes_by_name["p3"].open
+    assert world.nodes_by_name["p5"].open
+    assert report.skipped
+
+
+def test_the_good_half_of_a_failing_batch_serves_again() -> None:
+    world = paper()
+    world.nodes_by_name["p1"].broken = True
+    carry_out(world, plan(*BATCHES))
+    assert world.nodes_by_name["p2"].open
+
+
+def test_what_ansible_calls_done_is_looked_at() -> None:
+    world = paper()
+    world.nodes_by_name["p1"].deaf = True
+    report = carry_out(world, plan(("p1", "p2")))
+    assert "still differs" in report.failed["p1"]
+    assert "configured p1" not in world.done
+    assert "configured p2" in world.done
+
+
+def test_a_host_that_never_joins_fails_with_its_reason() -> None:
+    world = paper(nodes=2)
+    for node in world.nodes_by_name.values():
+        node.joined = False
+    world.nodes_by_name["p2"].never_joins = True
+    kinds = (StepKind.ENROL, StepKind.CONFIGURE, StepKind.ACCEPT)
+    report = carry_out(world, plan(("p1", "p2"), kinds=kinds))
+    assert (report.outcome, report.failed) == (Outcome.PARTIAL, {"p2": "never heard of"})
+    assert world.done[:2] == ["record", "enrol p1,p2"]
+
+
+def test_enough_good_hosts_make_a_pool_good() -> None:
+    world = paper(nodes=4, enough_milli=750)
+    world.nodes_by_name["p4"].broken = True
+    report = carry_out(world, plan(("p1", "p2", "p3", "p4"), kinds=(StepKind.CONFIGURE,)))
+    assert (report.outcome, list(report.failed), report.short) == (Outcome.DONE, ["p4"], [])
+    world = paper(nodes=4, enough_milli=800)
+    world.nodes_by_name["p4"].broken = True
+    report = carry_out(world, plan(("p1", "p2", "p3", "p4"), kinds=(StepKind.CONFIGURE,)))
+    assert (report.outcome, report.short) == (Outcome.PARTIAL, ["p"])
+
+
+def test_nodes_that_are_away_already_count() -> None:
+    world = paper(most_away=2)
+    world.nodes_by_name["p6"].marks["cordoned"] = "a fan"
+    report = carry_out(world, plan(("p1", "p2")))
+    assert "1 node(s) of pool p are away already: p6 (cordoned); max_unavailable is 2" in report.failed["p1"]
+    assert world.least_open == {"p": 5}
+    assert not any("p1" in entry for entry in world.done)
+
+
+def test_a_node_that_is_away_may_itself_be_repaired() -> None:
+    world = paper(most_away=1)
+    world.nodes_by_name["p6"].marks["unproved"] = "1 of 8 GPUs"
+    report = carry_out(world, plan(("p6",), kinds=(StepKind.CORDON, StepKind.DRAIN, StepKind.CONFIGURE)))
+    assert report.failed == {}
+
+
+def test_nothing_is_rebooted_while_work_may_run_on_it() -> None:
+    world = paper()
+    world.nodes_by_name["p1"].jobs = {7: 0.0}
+    world.nodes_by_name["p1"].marks["updating"] = "an apply"
+    world.nodes_by_name["p2"].marks["updating"] = "an apply"
+    report = carry_out(world, plan(("p1", "p2", "p3"), kinds=(StepKind.REBOOT,)))
+    assert world.done == ["record", "reboot p2"]
+    assert sorted(report.failed) == ["p1", "p3"]
+
+
+def test_who_loses_the_lease_touches_nothing_more() -> None:
+    world = paper()
+    world.lost_after = 4  # start, +record, -record, +cordon
+    with pytest.raises(Conflict, match="bob@laptop"):
+        carry_out(world, plan(*BATCHES))
+    assert not any(entry.startswith("configure") for entry in world.done)
+
+
+def test_what_a_killed_run_had_closed_is_opened_when_it_is_well() -> None:
+    world = paper()
+    for name, clean in (("p1", True), ("p2", False)):
+        world.nodes_by_name[name].marks["updating"] = "apply-0"
+        world.nodes_by_name[name].clean = clean
+    carry_out(world, ChangeSet("test", "w", "r", "o", steps=(PlanStep("record", StepKind.RECORD, ""),)))
+    assert world.nodes_by_name["p1"].open
+    assert not world.nodes_by_name["p2"].open
+
+
+def test_retired_hosts_are_let_go() -> None:
+    world = paper()
+    carry_out(world, plan(("p6",), kinds=(StepKind.CORDON, StepKind.DRAIN, StepKind.RETIRE)))
+    assert world.done == ["record", "retire p6"]
