@@ -157,10 +157,13 @@ def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
 
 
 def cordon(desk: Desk, command: commands.CordonNode) -> None:
-    """No new work here."""
+    """No new work here. A drain that is asked for again keeps its first deadline: whoever asks may have been killed."""
     node = _node(desk, command.node)
     now_us = desk.clock.now_us()
     deadline_us = now_us + command.deadline_s * SECOND if command.deadline_s else 0
+    for mark in node.marks:
+        if deadline_us and mark.kind is command.kind and mark.deadline_us and mark.then is command.then:
+            deadline_us = min(deadline_us, mark.deadline_us)
     why = command.why or str(command.kind)
     mark = Mark(command.kind, why, command.by, now_us, deadline_us=deadline_us, then=command.then)
     desk.writer.node(node.name, events.NodeMarked(node.name, mark), command.by)

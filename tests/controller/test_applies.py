@@ -257,3 +257,14 @@ def test_an_apply_takes_its_own_mark_alone(tmp_path: Path) -> None:
     drain(world, DrainThen.WAIT)
     world.do(commands.UncordonNode("p-1", "user:bob"))
     assert world.view.nodes["p-1"].open
+
+
+def test_a_drain_asked_for_again_keeps_its_deadline(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=1)
+    job_id = running(world, job(gpus=1))
+    drain(world, DrainThen.REQUEUE)
+    world.wait(60)
+    drain(world, DrainThen.REQUEUE)
+    world.wait(44)
+    world.settle(4)
+    assert str(world.view.jobs[job_id].state) == "waiting"
