@@ -65,6 +65,7 @@ def _take_facts(desk: Desk, node: Node, request: SyncRequest) -> None:
             desk.acked.pop(node.name, None)
         desk.writer.node(node.name, events.NodeJoined(node.name, facts, request.outbox), f"node:{node.name}")
         desk.touch_jobs_on(node.name)
+        acceptance.compare_hardware(desk, node)
         acceptance.accept(desk, node)
     elif node.contact is not Contact.OK and facts is not None:
         desk.writer.node(node.name, events.NodeContact(node.name, Contact.OK))

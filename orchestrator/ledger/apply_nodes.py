@@ -10,7 +10,7 @@ from orchestrator.ledger.events import Event
 from orchestrator.ledger.records import Node
 from orchestrator.ledger.state import State
 from orchestrator.model.cluster import ClusterSpec, Pool, SiteKind
-from orchestrator.model.node import Contact, Mark, MarkKind
+from orchestrator.model.node import Contact, Hardware, Mark, MarkKind, hardware_of
 
 
 def cluster_applied(state: State, event: Event, body: events.ClusterApplied) -> None:
@@ -72,6 +72,8 @@ def joined(state: State, event: Event, body: events.NodeJoined) -> None:
     if node.outbox != body.outbox:
         node.outbox, node.acked = body.outbox, 0
     node.facts = body.facts
+    if node.hardware == Hardware():
+        node.hardware = hardware_of(body.facts)
     node.contact, node.contact_us = Contact.OK, event.t_us
     node.marks = [mark for mark in node.marks if mark.kind is not MarkKind.UNPROVED]
     node.marks.append(Mark(MarkKind.UNPROVED, "not yet accepted", "controller", event.t_us))
@@ -102,8 +104,10 @@ def marked(state: State, event: Event, body: events.NodeMarked) -> None:
 
 
 def unmarked(state: State, event: Event, body: events.NodeUnmarked) -> None:
-    """Marks of the kind go: all, or those of one job."""
+    """Marks of the kind go: all, or those of one job. Other hardware is agreed to by that."""
     node = state.nodes[body.node]
+    if body.kind is MarkKind.CHANGED and node.facts is not None:
+        node.hardware = hardware_of(node.facts)
     node.marks = [
         mark for mark in node.marks if mark.kind is not body.kind or (body.job and mark.job != body.job)
     ]

@@ -23,7 +23,7 @@ from orchestrator.model.change import PlanStep
 from orchestrator.model.host import HostFacts
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, Owner
-from orchestrator.model.node import Contact, Mark, NodeFacts
+from orchestrator.model.node import Contact, Hardware, Mark, NodeFacts
 from orchestrator.model.protocol import EndOrder, Holding
 
 
@@ -148,6 +148,9 @@ class Node:
     )  # ended here without its word; the last PRESUMED_KEPT
     moves_to: str = ""  # the pool that it belongs to once its present work is over
     holders: dict[int, AttemptId] = field(default_factory=dict)  # slot -> attempt
+    hardware: Hardware = field(
+        default_factory=Hardware
+    )  # as it was let in, or as a person has agreed to it since
     configured: str = ""  # digest of the `Desired` that its host was last seen to have
     host: HostFacts | None = None
 

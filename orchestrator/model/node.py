@@ -42,6 +42,20 @@ class NodeFacts:
     supervisor: str = ""  # systemd, cgroup2 or process-tree: how units are kept together
 
 
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What tells one machine from another: its machine id, and the UUIDs of its real GPUs, sorted."""
+
+    machine_id: str = ""
+    gpus: tuple[str, ...] = ()
+
+
+def hardware_of(facts: NodeFacts) -> Hardware:
+    """The part of the facts that a person must agree to when it changes."""
+    real = (device.uuid for device in facts.devices if device.uuid and not device.emulated)
+    return Hardware(facts.machine_id, tuple(sorted(real)))
+
+
 class Contact(Word):
     """Whether a node answers. Silence never removes a node."""
 
@@ -57,6 +71,7 @@ class MarkKind(Word):
     UNPROVED = "unproved"  # acceptance has not passed
     CORDONED = "cordoned"  # a person said so
     UPDATING = "updating"  # an apply changes it
+    CHANGED = "changed"  # it is another machine, or has other GPUs, than the one that was let in
     DRAINING = "draining"  # something is wrong that work can't repair: an unkillable process, a failed epilog
     PREPARE_FAILED = (
         "prepare_failed"  # a job could not be prepared here; withdrawn if the job turns out at fault

@@ -99,7 +99,7 @@ class UncordonNode(Asked):
     """Which marks are withdrawn."""
 
     why: str = Field("", max_length=1024)
-    kind: Literal["cordoned", "updating", "draining", "prepare_failed"] | None = Field(
+    kind: Literal["cordoned", "updating", "changed", "draining", "prepare_failed"] | None = Field(
         None, description="Only marks of this kind; absent: all."
     )
 
