@@ -1,4 +1,4 @@
-"""What a machine may lack and a test may need: root, the freezer, a tmpfs, the data sets, an old Python, programs.
+"""What a machine may lack and a test may need: root, the freezer, a tmpfs, data sets, an old Python, programs, hosts.
 
 In come capability names (from `@pytest.mark.needs("root")` or the variable GANGLINE_REQUIRE); out goes None where the
 machine has them, else a reason in words. tests/conftest.py turns a reason into a skip, or into a failure where
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
+_ADMIN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def _root() -> str | None:
@@ -94,6 +95,45 @@ def _program(name: str, package: str) -> Callable[[], str | None]:
     return lambda: None if shutil.which(name) else f"needs the program '{name}' (Debian package {package})"
 
 
+def sshd() -> Path | None:
+    """Return OpenSSH's server, which is outside a person's PATH, or None."""
+    found = shutil.which("sshd", path=_ADMIN_PATH)
+    return Path(found) if found else None
+
+
+def _sshd() -> str | None:
+    return None if sshd() else "needs the program 'sshd' (Debian package openssh-server)"
+
+
+def _testbed() -> str | None:
+    """Real hosts need root, programs, control groups of their own, an overlay and a bridge; no host is booted here."""
+    wanting = [
+        name
+        for name in ("ip", "nft", "systemd-nspawn", "debootstrap", "nsenter", "ssh", "ssh-keygen", "mount")
+        if shutil.which(name, path=_ADMIN_PATH) is None
+    ]
+    if wanting or _root():
+        return f"real hosts need {', '.join(wanting) or 'root'}"
+    return _overlay() or _bridge()
+
+
+def _overlay() -> str | None:
+    if "overlay" not in Path("/proc/filesystems").read_text():
+        return "real hosts need the overlay file system"
+    return None if freezer_parent() else "real hosts need control groups that can be written"
+
+
+def _bridge() -> str | None:
+    name = f"gbt{os.getpid()}"
+    made = subprocess.run(
+        ["ip", "link", "add", name, "type", "bridge"], capture_output=True, text=True, check=False
+    )
+    if made.returncode != 0:
+        return f"real hosts need to make a bridge: {made.stderr.strip()}"
+    subprocess.run(["ip", "link", "del", name], check=True)
+    return None
+
+
 PROBES: dict[str, Callable[[], str | None]] = {
     "root": _root,
     "freezer": _freezer,
@@ -104,6 +144,9 @@ PROBES: dict[str, Callable[[], str | None]] = {
     "make": _program("make", "make"),
     "ip": _program("ip", "iproute2"),
     "ps": _program("ps", "procps"),
+    "ssh": _program("ssh", "openssh-client"),
+    "sshd": _sshd,
+    "testbed": _testbed,
 }
 
 

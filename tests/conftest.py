@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, settings
 
 from tests import capabilities
 
+pytest_plugins = ["tests.testbed.fixture"]  # the fixture `testbed`: real hosts
+
 # A machine that is busy must not fail a property: no deadline anywhere, counts are gated instead.
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("dev", deadline=None, print_blob=True, suppress_health_check=_SLOW)

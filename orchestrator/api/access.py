@@ -23,7 +23,7 @@ from orchestrator.api.bodies import header
 from orchestrator.api.people import People, Person
 from orchestrator.controller.view import View
 from orchestrator.ledger.records import Token
-from orchestrator.model.cluster import ClusterSpec, Grant, Role, SiteKind
+from orchestrator.model.cluster import ClusterSpec, Grant, IdentitySource, Role, SiteKind
 from orchestrator.model.errors import NotFound, Refused, Unauthenticated
 from orchestrator.model.job import Owner
 
@@ -161,7 +161,7 @@ class Access:
     async def owner_for(self, caller: Caller, queue: str) -> Owner:
         """As whom a job of this caller in this queue runs. Refused if they may not submit there or can't run jobs."""
         self.require(caller, Role.SUBMIT)
-        person = await self._people.person(caller.name)
+        person = await self._person(caller.name)
         if person is None:
             raise Refused(
                 "access.unknown-user",
@@ -173,6 +173,10 @@ class Access:
             self._check_queue(cluster, caller, person, queue)
             _check_uid(cluster, person.owner)
         return person.owner
+
+    async def _person(self, name: str) -> Person | None:
+        """The user as the nodes have it: where the cluster pushes accounts, from its file, else from this host."""
+        return _pushed(self._view.cluster, name) or await self._people.person(name)
 
     def _check_queue(self, cluster: ClusterSpec, caller: Caller, person: Person, queue: str) -> None:
         if not cluster.access.grants or caller.has(Role.OPERATOR):
@@ -192,7 +196,7 @@ class Access:
         cluster = self._view.cluster
         if cluster is None or not cluster.access.grants:
             return ()
-        person = await self._people.person(name)
+        person = await self._person(name)
         return tuple(_grants(cluster, person)) if person is not None else ()
 
 
@@ -246,6 +250,16 @@ def _refused(caller: Caller, role: Role) -> Refused:
     return Refused(
         "access.role", f"this takes the role {role}, and {caller.name} has {has}", "ask an operator or admin"
     )
+
+
+def _pushed(cluster: ClusterSpec | None, name: str) -> Person | None:
+    """An account that the cluster's file names: its own group has its number, and the node knows the other ones."""
+    if cluster is None or cluster.identity.source is not IdentitySource.PUSHED:
+        return None
+    for user in cluster.identity.users:
+        if user.name == name:
+            return Person(Owner(user.name, user.uid, user.uid), (user.name, *user.groups))
+    return None
 
 
 def _grants(cluster: ClusterSpec, person: Person) -> Iterator[Grant]:

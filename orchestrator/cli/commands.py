@@ -25,6 +25,19 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "validate": _at(
             "spec_cmd", "validate", "Check cluster and job files; needs no server and no network."
         ),
+        "plan": _at("change_cmd", "plan", "Show what `apply` would change; change nothing."),
+        "apply": _at("change_cmd", "apply", "Make the cluster what its file says."),
+        "drift": _at("change_cmd", "drift", "Compare hosts with what they are to have; change nothing."),
+        "render": _at(
+            "change_cmd",
+            "render",
+            "Write the folder on which `ansible-playbook` makes hosts what the file says.",
+        ),
+        "destroy": _at(
+            "change_cmd",
+            "destroy",
+            "Let all hosts of a cluster go: drain them, stop their agents, forget them.",
+        ),
         "up": _at("local_cmd", "up", "Bring a cluster up: controller, nodes, ready."),
         "down": _at("local_cmd", "down", "Stop this machine's controller and agents; delete nothing."),
         "status": _at("status_cmd", "status", "Show the cluster at a glance."),

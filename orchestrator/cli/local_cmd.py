@@ -8,12 +8,14 @@ again.
 from __future__ import annotations
 
 import os
+import socket
 import tempfile
 import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
@@ -56,11 +58,16 @@ TICK_S = 0.1  # between two looks at the nodes
     metavar="AGE",
     help="How long to wait for the nodes.",
 )
-def up(file: str, timeout: int) -> int:
+@click.option(
+    "--full", is_flag=True, help="Run the roles on all hosts of metal sites, whether they differ or not."
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before work is drained.")
+def up(file: str, timeout: int, full: bool, yes: bool) -> int:
     """Bring a cluster up: controller, nodes, ready.
 
     Nodes of `local` sites are played by this machine: one agent each, GPUs real where there are any, else emulated.
-    The controller and the agents run on in the background; `gangline down` stops them. Running it again changes what
+    Hosts of `metal` sites are looked at over SSH, and what differs from the file is put right, as by `gangline apply`.
+    The controller and local agents run on in the background; `gangline down` stops them. Running it again changes what
     differs and starts what has died. Exit code 4: some nodes are not ready yet; run it again.
     """
     from orchestrator.cli.contexts import remember
@@ -69,7 +76,20 @@ def up(file: str, timeout: int) -> int:
     bringing = Bringing(spec)
     context = bringing.controller()
     remember(context)
-    return bringing.nodes(context, timeout)
+    code = _metal(spec, file, context, full=full, yes=yes) if bringing.hosts else 0
+    return max(code, bringing.nodes(context, timeout)) if bringing.plays or not bringing.hosts else code
+
+
+def _metal(spec: ClusterSpec, file: str, context: Context, *, full: bool, yes: bool) -> int:
+    """The hosts of metal sites, put right where they differ."""
+    from orchestrator.cli.change_cmd import carry_out
+    from orchestrator.cli.changing import look_at
+    from orchestrator.cli.contexts import connect
+
+    with connect(context, patience_s=20.0) as client:
+        found = look_at(spec, client, full=full)
+        calm = not found.plan.work and not found.plan.blockers
+        return carry_out(found, client, file, yes=yes or calm, quiet=True)
 
 
 def read_cluster(file: str) -> ClusterSpec:
@@ -81,11 +101,11 @@ def read_cluster(file: str) -> ClusterSpec:
     if loaded.cluster is None:
         raise InvalidDocument(loaded.errors)
     for site in loaded.cluster.sites:
-        if site.kind is not SiteKind.LOCAL:
+        if site.kind not in (SiteKind.LOCAL, SiteKind.METAL):
             raise InputError(
                 "up.site-kind",
-                f"sites[{site.name}] is of kind {site.kind}, and `up` acts on local sites only so far",
-                f"sites of kind {site.kind} come with `gangline apply`; `gangline validate` checks them already",
+                f"sites[{site.name}] is of kind {site.kind}, and `up` acts on local and metal sites only so far",
+                f"`gangline validate` checks sites of kind {site.kind} already",
                 file,
             )
     return loaded.cluster
@@ -95,6 +115,7 @@ class Bringing:
     """One `up`: the controller first, then the nodes."""
 
     def __init__(self, spec: ClusterSpec, tell: Callable[[str], None] = note) -> None:
+        from orchestrator.model.cluster import SiteKind
         from orchestrator.provision.local import LocalSite
 
         self._spec = spec
@@ -102,6 +123,8 @@ class Bringing:
         self._began = time.monotonic()
         state = Path(spec.controller.state) if spec.controller.state else paths.state_dir(spec.name)
         self._site: LocalSite = LocalSite(paths.private_folder(state))
+        self.hosts = any(spec.site_of(pool).kind is SiteKind.METAL for pool in spec.pools)
+        self.plays = any(spec.site_of(pool).kind is SiteKind.LOCAL for pool in spec.pools)
 
     def _say(self, text: str) -> None:
         self._tell(f"{time.monotonic() - self._began:5.1f} s  {text}")
@@ -153,7 +176,8 @@ class Bringing:
 
         wanted = nodes_of(self._spec)
         with self._site.alone(), connect(context, patience_s=20.0) as client:
-            client.apply_cluster(self._spec)
+            if not self.hosts:  # else the plan has recorded it, with what its hosts are to have
+                client.apply_cluster(self._spec)
             self._say(f"cluster {self._spec.name}: applied")
             known = client.nodes()
             self._let_go({node.name for node in wanted}, known)
@@ -228,10 +252,35 @@ LONGEST_SOCKET = 90  # bytes of a Unix socket's path: 107 (unix(7)) less what th
 
 def server_arguments(spec: ClusterSpec, state: Path) -> list[str]:
     """How the controller of a local cluster is started. Agents and commands use its Unix socket: it needs no token."""
-    arguments = ["--state", str(state), "--cluster", spec.name]
+    arguments = ["--state", str(state), "--cluster", spec.name, *_listening(spec, state)]
     if len(os.fsencode(state / "api.sock")) > LONGEST_SOCKET:
         arguments += ["--socket", str(_short_socket(state))]
     return arguments
+
+
+def _listening(spec: ClusterSpec, state: Path) -> list[str]:
+    """Where hosts of metal sites call it, with a certificate that they trust; nothing for local sites alone."""
+    from orchestrator.cli.changing import PORT, means_of
+
+    if not (found := means_of(spec, state)).url:
+        return []
+    place = urlsplit(found.url)
+    port = place.port or PORT
+    if found.certificates is None:
+        return ["--listen", f"127.0.0.1:{port}"]
+    pair = ["--tls-cert", str(found.certificates.cert), "--tls-key", str(found.certificates.key)]
+    return ["--listen", f"{_own_address(place.hostname or '')}:{port}", *pair]
+
+
+def _own_address(host: str) -> str:
+    """The address that hosts call, if it is this machine's own; else all of them, since something is in between."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind(address)
+    except OSError:
+        return "0.0.0.0"  # noqa: S104 - with TLS and tokens; a NAT or a balancer stands before it
+    return f"[{address[0]}]" if family == socket.AF_INET6 else str(address[0])
 
 
 def _short_socket(state: Path) -> Path:

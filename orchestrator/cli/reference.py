@@ -1,4 +1,4 @@
-"""The reference pages in docs/reference, written from the code: verbs, exit codes, errors, reasons.
+"""The reference pages in docs/reference, written from the code: verbs, exit codes, errors, reasons, fields.
 
 Comes in: the command itself, the tables of faults and reasons. Goes out: Markdown files. Called by: `python -m
 orchestrator.cli.reference`; a test holds the pages equal to what this would write.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from orchestrator.cli import reference_spec
 from orchestrator.cli.commands import SECTIONS
 from orchestrator.cli.main import EXIT_CODES, root
 from orchestrator.cli.verbs import SETTINGS
@@ -32,7 +33,12 @@ prints one of these with its numbers.
 
 def pages() -> dict[str, str]:
     """Each page's file name and text."""
-    return {"cli.md": _cli(), "errors.md": _errors(), "reasons.md": _reasons()}
+    return {
+        "cli.md": _cli(),
+        "errors.md": _errors(),
+        "reasons.md": _reasons(),
+        "spec.md": reference_spec.page(MADE),
+    }
 
 
 def write(folder: Path = FOLDER) -> list[Path]:

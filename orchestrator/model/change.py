@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.model.base import Word
+from orchestrator.model.host import PoolDesired
 
 
 class UpdateClass(Word):
@@ -43,10 +44,12 @@ class ChangeKind(Word):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One value: `path` in the words of the file (`pools[h100].gpu.count`) or of a host (`host[h1].package[chrony].held`).
+    """One value: `path` in the words of the file (`pools[h100].gpu.count`) or of a host
+    (`host[h1].package[chrony].held`).
 
     `old` and `new` are texts in the units of the file, empty where absent. `pool` and `nodes` are what it touches (none
     for CONTROLLER). `unblock` says what would let a refused one pass; `consent` is the name to give for data loss.
+    A `deferred` one is shown and left alone until its nodes are drained for another reason.
     """
 
     path: str
@@ -61,6 +64,7 @@ class Change:
     pool: str = ""
     nodes: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()  # that carry it out on the nodes
+    deferred: bool = False
 
 
 class StepKind(Word):
@@ -138,7 +142,8 @@ class Figures:
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
     """The whole plan. It applies only if the world still matches: `recorded` and `observed` are digests of what it was
-    made from, `wanted` of the file. `blockers` are reasons in words why apply would refuse; empty if it would not."""
+    made from, `wanted` of the file. `blockers` are reasons in words why apply would refuse; empty if it would not.
+    `desired` is what hosts are to have afterwards: what RECORD records and CONFIGURE brings about."""
 
     cluster: str
     wanted: str
@@ -150,7 +155,8 @@ class ChangeSet:
     figures: Figures | None = None
     blockers: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()  # hosts that could not be looked at, with the reason
+    desired: tuple[PoolDesired, ...] = ()
 
     def empty(self) -> bool:
-        """Whether there is nothing to do."""
-        return not self.changes
+        """Whether there is nothing to do now; deferred changes wait."""
+        return all(change.deferred for change in self.changes)

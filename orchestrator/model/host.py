@@ -31,10 +31,11 @@ class ItemKind(Word):
 class Item:
     """One thing that a role keeps on a host, as a flat set of values.
 
-    `values` by kind, sorted by key: package `version` (empty: any), `held` yes/no; file `content` (text), `mode`,
-    `owner`, `group`; unit `enabled`, `active`, `masked` yes/no; sysctl `value`; user `uid` (empty: any), `home`, `shell`,
-    `groups`, `system` yes/no; archive `sha256`. `restarts` names units that must be restarted when it changes;
-    `reboots`: a change is in force only after a reboot; `disturbs`: running work notices the change.
+    `values` by kind, sorted by key: package `version` (empty: any), `held` yes/no (absent: either); file `content`
+    (text; absent: a folder), `mode`, `owner`, `group`; unit `enabled`, `active`, `masked` yes/no; sysctl `value`; user
+    `uid` (empty: any), `home`, `shell`, `groups` (with commas), `system` yes/no; archive `sha256`. `restarts` names
+    units that must be restarted when it changes; `reboots`: a change is in force only after a reboot; `disturbs`:
+    running work notices the change.
     """
 
     kind: ItemKind

@@ -108,6 +108,7 @@ class Applier:
         tell: Callable[[str], None],
         clock: Clock,
         pause: Callable[[float], None] = time.sleep,
+        only: frozenset[str] = frozenset(),
     ) -> None:
         self._spec = spec
         self._desk = desk
@@ -115,13 +116,16 @@ class Applier:
         self._tell = tell
         self._clock = clock
         self._pause = pause
+        self._only = only
         self._report = Report()
         self._braked: dict[str, int] = {}  # pool -> the batch that failed
+        self._new: set[tuple[str, int]] = set()  # (pool, batch) of hosts that come in
         self._drained: dict[str, int] = {}  # node -> when its drain's deadline is, monotonic microseconds
 
     def run(self, plan: ChangeSet) -> Report:
         """Carry it out. Raises what keeps it from beginning, and Conflict when another took the lease meanwhile."""
         report = self._report
+        self._new = {(step.pool, step.batch) for step in plan.steps if step.kind is StepKind.ENROL}
         report.apply = self._desk.start(plan.wanted, plan.steps)
         failpoint("apply.start.after")
         with Lease(self._desk, report.apply) as lease:
@@ -138,7 +142,7 @@ class Applier:
     # --- steps ----------------------------------------------------------------------------------------------------
 
     def _step(self, step: PlanStep) -> None:
-        names = [name for name in step.nodes if name not in self._report.failed]
+        names = [name for name in step.nodes if name not in self._report.failed and self._meant(name)]
         kept_back = step.batch > self._braked.get(step.pool, step.batch)
         if kept_back or (step.nodes and not names):
             self._report.skipped.append(step.id)
@@ -157,6 +161,10 @@ class Applier:
         if not ok:
             self._brake(step)
 
+    def _meant(self, name: str) -> bool:
+        """Whether the person who applies has not left it out by a limit."""
+        return not self._only or name in self._only
+
     def _act(self, step: PlanStep, names: list[str]) -> list[HostResult]:
         """One result per host; an error that concerns all of them is each one's."""
         try:
@@ -169,9 +177,10 @@ class Applier:
             return [HostResult(name, ok=False, error=error.message) for name in names]
 
     def _brake(self, step: PlanStep) -> None:
-        """No further batch of this pool; the good hosts of this one go on. New hosts serve nobody yet: a batch of them
-        has no number, and their failure keeps no other from its start."""
-        if step.pool and step.batch and step.pool not in self._braked:
+        """No further batch of this pool; the good hosts of this one go on. New hosts serve nobody yet: their failure
+        keeps no other from its change."""
+        place = (step.pool, step.batch)
+        if step.pool and step.pool not in self._braked and place not in self._new:
             self._braked[step.pool] = step.batch
             self._tell(f"pool {step.pool}: stopped after batch {step.batch}, since a host of it failed")
 

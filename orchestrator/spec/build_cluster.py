@@ -9,8 +9,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.model import cluster as m
-from orchestrator.wire.cluster import ClusterDocument, ControllerDocument, StorageDocument
-from orchestrator.wire.cluster_pools import GpuDocument, OfferingDocument, PoolDocument, SizeDocument
+from orchestrator.wire.cluster import (
+    ClusterDocument,
+    ControllerDocument,
+    IdentityDocument,
+    StorageDocument,
+    UserDocument,
+)
+from orchestrator.wire.cluster_pools import (
+    GpuDocument,
+    OfferingDocument,
+    PoolDocument,
+    SizeDocument,
+    UpdateDocument,
+)
 from orchestrator.wire.cluster_queues import (
     AccessDocument,
     BudgetDocument,
@@ -29,6 +41,7 @@ from orchestrator.wire.cluster_sites import (
     NetworkDocument,
     PowerDocument,
     SshDocument,
+    SystemDocument,
 )
 
 
@@ -38,9 +51,7 @@ def cluster_spec(document: ClusterDocument, hosts: Mapping[str, tuple[m.Host, ..
         name=document.metadata.name,
         timezone=document.metadata.timezone,
         controller=_controller(document.controller),
-        identity=m.Identity(
-            document.identity.source, document.identity.min_uid, document.identity.on_mismatch
-        ),
+        identity=_identity(document.identity),
         storage=_sorted(_storage(one) for one in document.storage),
         sites=_sorted(_site(one, hosts.get(one.name, ())) for one in document.sites),
         pools=_sorted(_pool(one) for one in document.pools),
@@ -55,7 +66,16 @@ def _sorted(things: Any) -> tuple[Any, ...]:
 
 
 def _controller(one: ControllerDocument) -> m.Controller:
-    return m.Controller((one.address or "").rstrip("/"), one.state or "")
+    backup = m.Backup(one.backup.every, one.backup.keep)
+    return m.Controller((one.address or "").rstrip("/"), one.state or "", one.host or "", backup)
+
+
+def _identity(one: IdentityDocument) -> m.Identity:
+    return m.Identity(one.source, one.min_uid, one.on_mismatch, _sorted(_user(user) for user in one.users))
+
+
+def _user(one: UserDocument) -> m.User:
+    return m.User(one.name, one.uid, tuple(sorted(one.groups)))
 
 
 def _storage(one: StorageDocument) -> m.Storage:
@@ -87,6 +107,7 @@ def _site(one: LocalSite | MetalSite | AwsSite, hosts: tuple[m.Host, ...]) -> m.
         power=_power(one.power),
         inventory=(metal.inventory or "") if metal else "",
         ssh=_ssh(metal.ssh) if metal else m.Ssh(),
+        system=_system(metal.system) if metal else m.System(),
         hosts=tuple(sorted(hosts, key=lambda host: host.name)),
     )
 
@@ -123,11 +144,19 @@ def _ssh(one: SshDocument) -> m.Ssh:
     return m.Ssh(one.user or "", one.key or "", one.jump or "", one.port)
 
 
+def _system(one: SystemDocument) -> m.System:
+    return m.System(
+        packages=tuple(sorted(one.packages.items())),
+        sysctls=tuple(sorted(one.sysctls.items())),
+        time_servers=tuple(sorted(one.time_servers)),
+    )
+
+
 # --- pools -----------------------------------------------------------------------------------------------------------
 
 
 def _pool(one: PoolDocument) -> m.Pool:
-    software, drain = one.software, one.update.drain
+    software = one.software
     return m.Pool(
         name=one.name,
         site=one.site,
@@ -140,7 +169,7 @@ def _pool(one: PoolDocument) -> m.Pool:
         if one.fabric is not None
         else m.PoolFabric(),
         software=m.Software(software.driver or "", software.cuda or "", software.nccl or ""),
-        update=m.Update(one.update.max_unavailable, m.Drain(drain.deadline, drain.then)),
+        update=_update(one.update),
         size=_size(one.size) if one.size is not None else None,
         offerings=tuple(_offering(offering) for offering in one.offerings),
         acceptance=one.acceptance,
@@ -149,6 +178,10 @@ def _pool(one: PoolDocument) -> m.Pool:
 
 def _gpu(one: GpuDocument) -> m.GpuSpec:
     return m.GpuSpec(one.model, one.count, one.emulate, one.memory or 0, one.max_watts or 0)
+
+
+def _update(one: UpdateDocument) -> m.Update:
+    return m.Update(one.max_unavailable, m.Drain(one.drain.deadline, one.drain.then), one.enough)
 
 
 def _size(one: SizeDocument) -> m.PoolSize:

@@ -9,7 +9,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.spec import checks_pools, checks_power, checks_queues, checks_sites, checks_sums
+from orchestrator.spec import (
+    checks_controller,
+    checks_pools,
+    checks_power,
+    checks_queues,
+    checks_sites,
+    checks_sums,
+)
 from orchestrator.spec.context import Check, Context, rows, run
 from orchestrator.spec.reading import Found, without
 from orchestrator.wire.cluster import ClusterDocument
@@ -65,12 +72,13 @@ STAGES: tuple[tuple[Check, ...], ...] = (
         duplicate_names,
         duplicate_domains,
         duplicate_mounts,
+        *checks_controller.NAMES,
         *checks_sites.NAMES,
         *checks_pools.NAMES,
         *checks_queues.NAMES,
     ),
     # what follows a reference to its other end
-    (*checks_sites.PLACES, *checks_pools.PLACES, *checks_queues.PLACES),
+    (*checks_controller.PLACES, *checks_sites.PLACES, *checks_pools.PLACES, *checks_queues.PLACES),
     # what adds up over many places
     (*checks_sums.SUMS, *checks_power.SUMS),
 )

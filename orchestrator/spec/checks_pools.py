@@ -12,7 +12,7 @@ from orchestrator.spec.context import Context, given, reference, rows, run
 from orchestrator.spec.nodes import more
 from orchestrator.spec.reading import Found
 from orchestrator.wire.cluster_pools import OfferingDocument, PoolDocument
-from orchestrator.wire.cluster_sites import AwsSite, LocalSite, MetalSite
+from orchestrator.wire.cluster_sites import AwsSite, MetalSite
 from orchestrator.wire.faults import Loc, did_you_mean, problem, suggestion
 
 RESERVED = (Market.CAPACITY_RESERVATION, Market.CAPACITY_BLOCK)
@@ -57,10 +57,9 @@ def _for_site(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]
             yield Found((*loc, field), problem("spec.missing-field", field=field, advice=advice), "parent")
     if bought and given(pool, "offerings") and not len(pool.offerings):
         yield Found((*loc, "offerings"), problem("spec.empty-value", what="a list of offerings"))
-    if pool.gpu is not None and not isinstance(site, LocalSite) and given(pool.gpu, "emulate"):
-        yield _misplaced(
-            pool, site.kind, (*loc, "gpu", "emulate"), "gpu.emulate", "GPUs are emulated on local sites only"
-        )
+    if pool.gpu is not None and bought and given(pool.gpu, "emulate"):
+        advice = "GPUs that are bought are real"
+        yield _misplaced(pool, site.kind, (*loc, "gpu", "emulate"), "gpu.emulate", advice)
 
 
 def _misplaced(pool: PoolDocument, kind: str, loc: Loc, field: str, advice: str) -> Found:

@@ -17,11 +17,14 @@ from orchestrator.wire.cluster_queues import AccessDocument, BudgetDocument, Que
 from orchestrator.wire.cluster_sites import SiteDocument
 from orchestrator.wire.common import (
     AbsolutePath,
+    Duration,
     Flag,
     Name,
+    Positive,
     Reference,
     Rows,
     Text,
+    UserName,
     choice_leaf,
     pattern_leaf,
     whole_leaf,
@@ -57,6 +60,13 @@ class ClusterMetadata(Strict):
     )
 
 
+class BackupDocument(Strict):
+    """Copies of the ledger, made by the controller itself."""
+
+    every: Duration = Field(86400, description="Time between two copies, a minute or more.", examples=["24h"])
+    keep: Positive = Field(7, description="Copies that are kept; the oldest goes first.", examples=[7])
+
+
 class ControllerDocument(Strict):
     """Where the controller is and keeps its state."""
 
@@ -67,6 +77,22 @@ class ControllerDocument(Strict):
     )
     state: AbsolutePath | None = Field(
         None, description="Folder of the ledger.", examples=["/var/lib/gangline"]
+    )
+    host: Reference | None = Field(
+        None,
+        description="Host of a metal site on which it runs as a service; absent: the machine that ran `up`.",
+        examples=["head-1"],
+    )
+    backup: BackupDocument = Field(BackupDocument(), description="Copies of the ledger.")
+
+
+class UserDocument(Strict):
+    """A user whom Gangline makes on every node."""
+
+    name: UserName = Field(description="POSIX name.", examples=["alice"])
+    uid: Uid = Field(description="Number of the user, the same on every node.", examples=[2001])
+    groups: Rows[UserName] = Field(
+        [], description="Groups besides the user's own; made where absent.", examples=[["research"]]
     )
 
 
@@ -81,6 +107,7 @@ class IdentityDocument(Strict):
         OnMismatch.REFUSE,
         description="What an agent does when its answer for a name differs from the controller's.",
     )
+    users: Rows[UserDocument] = Field([], description="Users to make on nodes, with source `pushed` only.")
 
 
 class StorageDocument(Strict):

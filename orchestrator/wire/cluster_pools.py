@@ -19,6 +19,7 @@ from orchestrator.wire.common import (
     Positive,
     Reference,
     Rows,
+    Share,
     Size,
     Table,
     Watts,
@@ -72,7 +73,8 @@ class GpuDocument(Strict):
     count: DeviceCount = Field(description="GPUs in a node.", examples=[8])
     emulate: EmulateWord = Field(
         Emulate.AUTO,
-        description="On a local site: `auto` uses real GPUs if there are any, else emulated ones.",
+        description="`auto`: real GPUs; on a local site without any, emulated ones. `always`: emulated, to try "
+        "things out.",
     )
     memory: Size | None = Field(
         None, description="Memory of one GPU, for a model that the catalog does not know."
@@ -113,6 +115,11 @@ class UpdateDocument(Strict):
 
     max_unavailable: Positive = Field(1, description="Nodes that may be away at once.", examples=[2])
     drain: DrainDocument = Field(DrainDocument(), description="How work leaves a node first.")
+    enough: Share = Field(
+        1000,
+        description="Share of the hosts that must be ready for the pool to count as good.",
+        examples=[0.95],
+    )
 
 
 class SizeDocument(Strict):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, WrapValidator
 
 from orchestrator.model.cluster import JOB_PORTS, Redundancy
 from orchestrator.wire.common import (
@@ -31,7 +31,7 @@ from orchestrator.wire.common import (
     free_text_leaf,
     pattern_leaf,
 )
-from orchestrator.wire.leaf import Strict
+from orchestrator.wire.leaf import Strict, key_leaf, read_present
 
 RedundancyWord = Annotated[Redundancy, choice_leaf(Redundancy)]
 InventoryPath = Annotated[str, free_text_leaf("a text: the path of an inventory file", 1024)]
@@ -53,6 +53,40 @@ Zone = Annotated[
         "write it as in us-east-1a",
     ),
 ]
+
+
+PackageName = Annotated[
+    str,
+    key_leaf(
+        pattern_leaf(
+            r"^[A-Za-z0-9][A-Za-z0-9+._-]{0,126}$",
+            "spec.bad-name",
+            "a text: a package",
+            "write a package's name as in chrony or libnccl2",
+        )
+    ),
+]
+PackageVersion = Annotated[
+    str,
+    pattern_leaf(
+        r"^([A-Za-z0-9][A-Za-z0-9.+:~_-]{0,126})?$",
+        "spec.bad-text",
+        "a text: a package's version",
+        "write the full version as the package manager shows it, or '' for any",
+    ),
+]
+SysctlKey = Annotated[
+    str,
+    key_leaf(
+        pattern_leaf(
+            r"^[a-z][a-z0-9_-]*([./][A-Za-z0-9_:*-]+)+$",
+            "spec.bad-name",
+            "a text: a sysctl key",
+            "write it as in net.core.rmem_max",
+        )
+    ),
+]
+SysctlValue = Annotated[str, free_text_leaf("a text: a sysctl's value", 256)]
 
 
 class NetworkDocument(Strict):
@@ -121,6 +155,24 @@ class SshDocument(Strict):
     port: Port = Field(22, description="Port of the SSH servers.")
 
 
+class SystemDocument(Strict):
+    """What every host of a site has, besides what Gangline needs itself."""
+
+    packages: dict[PackageName, Annotated[PackageVersion, WrapValidator(read_present)]] = Field(
+        {},
+        description="Packages by name, each with its version: '' for any; one with a version is held.",
+        examples=[{"htop": "", "libnccl2": "2.28.9-1+cuda13.0"}],
+    )
+    sysctls: dict[SysctlKey, Annotated[SysctlValue, WrapValidator(read_present)]] = Field(
+        {}, description="Kernel settings by key, as texts.", examples=[{"net.core.rmem_max": "67108864"}]
+    )
+    time_servers: Rows[HostName] = Field(
+        [],
+        description="Servers that hosts take their time from; absent: those of the distribution.",
+        examples=[["ntp1.example.org"]],
+    )
+
+
 class _SiteBase(Strict):
     name: Name = Field(description="Name of the site.")
 
@@ -147,6 +199,9 @@ class MetalSite(OwnedSite):
         None, description="Ansible inventory in YAML form, relative to this file.", examples=["hosts.yml"]
     )
     ssh: SshDocument = Field(SshDocument(), description="How the hosts are reached.")
+    system: SystemDocument = Field(
+        SystemDocument(), description="Packages, kernel settings and time of its hosts."
+    )
 
 
 class AwsSite(_SiteBase):

@@ -9,6 +9,10 @@ from __future__ import annotations
 import re
 from itertools import product
 
+from orchestrator.model.units import fold
+
+__all__ = ["LONGEST_NAME", "MOST_NODES", "TOO_MANY", "HostlistError", "expand", "fold"]
+
 MOST_NODES = 100_000  # of one pattern; a slip such as [0-999999999] must be an error, not a full memory
 TOO_MANY = f"it stands for more than {MOST_NODES} nodes"
 LONGEST_PATTERN = 1_000_000
@@ -107,48 +111,3 @@ def _range(low: str, high: str, most: int) -> list[str]:
         raise HostlistError(TOO_MANY)
     width = len(low) if low[0] == "0" else 0
     return [str(number).zfill(width) for number in range(first, last + 1)]
-
-
-def fold(names: list[str]) -> str:
-    """The short form: n01, n02, n03, x -> `n[01-03],x`. Names keep their order; `expand` gives them back."""
-    runs: list[tuple[str, str, str]] = []
-    for name in names:
-        prefix, number = _tail(name)
-        if runs and number and _follows(runs[-1], prefix, number):
-            runs[-1] = (prefix, runs[-1][1], number)
-        else:
-            runs.append((prefix, number, number))
-    return ",".join(_written(run) for run in _grouped(runs))
-
-
-def _tail(name: str) -> tuple[str, str]:
-    """A name and the number at its end; numbers too long for a pattern stay part of the name."""
-    prefix = name.rstrip("0123456789")
-    number = name[len(prefix) :]
-    return (prefix, number) if len(number) <= 9 else (name, "")
-
-
-def _follows(run: tuple[str, str, str], prefix: str, number: str) -> bool:
-    """Whether `number` is the next of a run, written as `expand` would write it."""
-    if run[0] != prefix or not run[2] or int(run[2]) + 1 != int(number):
-        return False
-    padded = run[1][0] == "0" and run[1] != "0"
-    return len(number) == len(run[1]) if padded else number[0] != "0"
-
-
-def _grouped(runs: list[tuple[str, str, str]]) -> list[tuple[str, list[str]]]:
-    groups: list[tuple[str, list[str]]] = []
-    for prefix, low, high in runs:
-        piece = low if low == high else f"{low}-{high}"
-        if groups and low and groups[-1][0] == prefix and groups[-1][1] != [""]:
-            groups[-1][1].append(piece)
-        else:
-            groups.append((prefix, [piece]))
-    return groups
-
-
-def _written(group: tuple[str, list[str]]) -> str:
-    prefix, pieces = group
-    if len(pieces) == 1 and "-" not in pieces[0]:
-        return prefix + pieces[0]
-    return f"{prefix}[{','.join(pieces)}]"

@@ -1,13 +1,44 @@
 """Quantities as people write them, in integers: durations, sizes, watts, dollars, times of day.
 
 Comes in: texts and numbers of a document. Goes out: seconds, bytes, watts, micro-dollars, per mille, minutes; or None
-if the text is no such quantity (the leaf that asked names the fault). Called by: the leaves of `wire`, cli arguments.
+if the text is no such quantity (the leaf that asked names the fault). The way back is `model.units`. Called by: the
+leaves of `wire`, cli arguments.
 """
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal, InvalidOperation
+
+from orchestrator.model.units import (
+    DAYS,
+    SIZE_POWERS,
+    day_time_text,
+    days_text,
+    seconds_text,
+    size_text,
+    unscaled,
+)
+
+__all__ = [  # what is read here is written there
+    "DAYS",
+    "DAYS_PATTERN",
+    "DURATION_PATTERN",
+    "MOST_BYTES",
+    "MOST_SECONDS",
+    "SIZE_PATTERN",
+    "TIME_PATTERN",
+    "day_time_text",
+    "days_of_week",
+    "days_text",
+    "minutes_of_day",
+    "scaled",
+    "seconds",
+    "seconds_text",
+    "size_bytes",
+    "size_text",
+    "unscaled",
+]
 
 LONGEST_TEXT = 64  # characters of a quantity; longer ones are no quantity
 MOST_SECONDS = 100 * 366 * 86400  # a century; keeps every sum of times far inside 64 bits
@@ -18,7 +49,6 @@ _DURATION = re.compile(
     r"(?:(\d{1,9})w)?(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m)?(?:(\d{1,9})s)?", re.ASCII
 )
 _SIZE = re.compile(r"(\d{1,19})(B|[kKMGTP]B|[KMGTP]iB)", re.ASCII)
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 _DAY_TIME = re.compile(r"([01]\d|2[0-4]):([0-5]\d)", re.ASCII)
 
 DURATION_PATTERN = r"^(?=.)([0-9]{1,9}w)?([0-9]{1,9}d)?([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,9}s)?$"
@@ -26,7 +56,6 @@ SIZE_PATTERN = r"^[0-9]{1,19}(B|[kKMGTP]B|[KMGTP]iB)$"
 TIME_PATTERN = r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
 _DAY = "(mon|tue|wed|thu|fri|sat|sun)"
 DAYS_PATTERN = f"^{_DAY}(-{_DAY})?(, *{_DAY}(-{_DAY})?)*$"
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def seconds(text: str) -> int | None:
@@ -40,16 +69,6 @@ def seconds(text: str) -> int | None:
     return total if total <= MOST_SECONDS else None
 
 
-def seconds_text(total: int) -> str:
-    """5400 -> `"1h30m"`; the inverse of `seconds`, without weeks."""
-    parts = []
-    for unit, size in list(_UNITS_S.items())[1:]:
-        count, total = divmod(total, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts) or "0s"
-
-
 def size_bytes(text: str) -> int | None:
     """`"960GiB"` -> 960 * 2**30; `"80GB"` -> 80 * 10**9."""
     found = _SIZE.fullmatch(text) if len(text) <= LONGEST_TEXT else None
@@ -57,18 +76,8 @@ def size_bytes(text: str) -> int | None:
         return None
     number, unit = int(found.group(1)), found.group(2)
     base = 1024 if unit.endswith("iB") else 1000
-    total = number * int(base ** _POWERS[unit.rstrip("iB").upper()])
+    total = number * int(base ** SIZE_POWERS[unit.rstrip("iB").upper()])
     return total if total <= MOST_BYTES else None
-
-
-def size_text(total: int) -> str:
-    """A size in the largest unit that divides it; the inverse of `size_bytes`."""
-    for letter, power in reversed(_POWERS.items()):
-        for base, tail in ((1024, "iB"), (1000, "B")):
-            step = base**power
-            if power and total and total % step == 0:
-                return f"{total // step}{letter}{tail}"
-    return f"{total}B"
 
 
 def scaled(number: int | float, scale: int) -> int | None:
@@ -84,12 +93,6 @@ def scaled(number: int | float, scale: int) -> int | None:
     return whole if whole == exact else None
 
 
-def unscaled(whole: int, scale: int) -> int | float:
-    """The inverse of `scaled`, as a document writes it."""
-    exact = Decimal(whole) / scale
-    return int(exact) if exact == int(exact) else float(exact)
-
-
 def minutes_of_day(text: str) -> int | None:
     """`"17:00"` -> 1020; `"24:00"` -> 1440."""
     found = _DAY_TIME.fullmatch(text)
@@ -97,11 +100,6 @@ def minutes_of_day(text: str) -> int | None:
         return None
     total = int(found.group(1)) * 60 + int(found.group(2))
     return total if total <= 1440 else None
-
-
-def day_time_text(total: int) -> str:
-    """1020 -> `"17:00"`."""
-    return f"{total // 60:02}:{total % 60:02}"
 
 
 def days_of_week(text: str) -> tuple[int, ...] | None:
@@ -114,8 +112,3 @@ def days_of_week(text: str) -> tuple[int, ...] | None:
         start, end = DAYS.index(first), DAYS.index(last if dash else first)
         days |= {(start + step) % 7 for step in range((end - start) % 7 + 1)}
     return tuple(sorted(days))
-
-
-def days_text(days: tuple[int, ...]) -> str:
-    """(0, 1, 2) -> `"mon,tue,wed"`."""
-    return ",".join(DAYS[day] for day in days)

@@ -20,8 +20,10 @@ from pydantic_core import core_schema
 from orchestrator.wire.cluster import ClusterDocument
 from orchestrator.wire.job import JobDocument
 from orchestrator.wire.leaf import Strict
+from orchestrator.wire.updates import by_field
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+UPDATE = "x-gangline-update"
 DOCUMENTS: dict[str, type[Strict]] = {"cluster": ClusterDocument, "job": JobDocument}
 
 
@@ -52,7 +54,16 @@ def schema_of(name: str) -> dict[str, Any]:
     """The schema of `cluster` or `job`."""
     model = DOCUMENTS[name]
     schema = model.model_json_schema(by_alias=True, mode="validation", schema_generator=_Generator)
+    if model is ClusterDocument:
+        _add_updates(schema)
     return {"$schema": DIALECT, **schema}
+
+
+def _add_updates(schema: dict[str, Any]) -> None:
+    """What a change of each field takes, for editors that show it and for people who read the schema."""
+    owners = {ClusterDocument.__name__: schema, **schema["$defs"]}
+    for (owner, field), update in by_field().items():
+        owners[owner]["properties"][field][UPDATE] = update
 
 
 def text_of(name: str) -> str:

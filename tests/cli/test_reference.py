@@ -36,6 +36,6 @@ def test_write_writes_only_what_changed(tmp_path: object) -> None:
     from pathlib import Path
 
     folder = Path(str(tmp_path)) / "reference"
-    assert len(reference.write(folder)) == 3
+    assert len(reference.write(folder)) == 4
     (folder / "cli.md").write_text("old")
     assert reference.write(folder) == [folder / "cli.md"]

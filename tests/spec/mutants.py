@@ -221,7 +221,7 @@ class Breeder:
         if isinstance(node, str) and not free:
             yield self._mutant("bad text", loc, "a\x1b[31m\u202eb", "value", codes)
             yield self._mutant("long text", loc, "x/" * 3000, "value", codes)
-            if loc[:2] != ("metadata", "labels") and "labels" not in loc:
+            if not {"labels", "packages"} & set(loc):  # an empty version is any version
                 yield self._mutant("empty text", loc, "", "value", codes)
         elif isinstance(node, (int, float)) and not isinstance(node, bool):
             for value in (-(10**30), 10**30):

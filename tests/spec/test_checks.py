@@ -35,6 +35,44 @@ BOUGHT = "sites: [{name: u, kind: aws, region: us-east-1}]\n"
 METAL = "sites: [{name: m, kind: metal}]\n"
 
 FAULTS: list[tuple[str, str, list[str]]] = [
+    # --- the controller and users ---
+    (
+        "a controller on a host that is not there",
+        "controller: {host: b}\n" + METAL + "pools: [{name: p, site: m, nodes: a}]",
+        ["controller.host spec.dangling-reference"],
+    ),
+    (
+        "a controller on a node of a local site",
+        "controller: {host: n1}\n" + SITE + POOL,
+        ["controller.host spec.dangling-reference"],
+    ),
+    (
+        "copies of the ledger without a pause",
+        "controller: {backup: {every: 30s}}\n" + SITE + POOL,
+        ["controller.backup.every spec.out-of-range"],
+    ),
+    (
+        "users that come from elsewhere",
+        "identity: {source: sssd, users: [{name: alice, uid: 2001}]}\n" + SITE + POOL,
+        ["identity.users spec.not-for-kind"],
+    ),
+    (
+        "two users of one name, and two of one number",
+        "identity: {source: pushed, users: [{name: a, uid: 2001}, {name: a, uid: 2002}, {name: b, uid: 2001}]}\n"
+        + SITE
+        + POOL,
+        ["identity.users[a].name spec.duplicate-name", "identity.users[b].uid spec.duplicate-item"],
+    ),
+    (
+        "a user under min_uid",
+        "identity: {source: pushed, min_uid: 2000, users: [{name: a, uid: 1999}]}\n" + SITE + POOL,
+        ["identity.users[a].uid spec.out-of-range"],
+    ),
+    (
+        "a user twice in a group",
+        "identity: {source: pushed, users: [{name: a, uid: 2001, groups: [x, x]}]}\n" + SITE + POOL,
+        ["identity.users[a].groups[1] spec.duplicate-item"],
+    ),
     # --- names and references ---
     (
         "two pools of one name",
@@ -117,10 +155,11 @@ FAULTS: list[tuple[str, str, list[str]]] = [
         ["pools[b].size.min spec.min-over-max"],
     ),
     (
-        "emulated GPUs on metal",
-        METAL
-        + "pools: [{name: p, site: m, nodes: a, gpu: {model: H100-SXM5-80GB, count: 8, emulate: always}}]",
-        ["pools[p].gpu.emulate spec.not-for-kind"],
+        "emulated GPUs that are bought",
+        AWS.format(low=0, high=1, types="p5.48xlarge", market="spot", budgets="[]").replace(
+            "size:", "gpu: {model: H100-SXM5-80GB, count: 8, emulate: always}\n    size:"
+        ),
+        ["pools[b].gpu.emulate spec.not-for-kind"],
     ),
     (
         "a model that nobody knows",

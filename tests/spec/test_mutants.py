@@ -125,6 +125,7 @@ REFERENCES = {
     "to",
     "gpu_model",
     "needs",
+    "host",
     "required",
     "preferred",
 }

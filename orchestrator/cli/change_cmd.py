@@ -1,0 +1,392 @@
+"""`plan`, `apply`, `drift`, `render` and `destroy`: what would change, carrying it out, what differs on hosts.
+
+Comes in: a cluster file. Goes out: plans for people and programs; changed hosts; exit codes that CI can use. Called by:
+the command's table; `up` uses `carry_out`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestrator.cli import options
+from orchestrator.cli.session import current, note
+from orchestrator.cli.text import fold_names, plural, safe
+from orchestrator.cli.verbs import Example, verb
+from orchestrator.model.errors import Conflict, GanglineError, InputError, Refused, Unavailable
+
+if TYPE_CHECKING:
+    from orchestrator.cli.changing import Look
+    from orchestrator.client import Client
+    from orchestrator.model.change import ChangeSet
+    from orchestrator.model.cluster import ClusterSpec
+    from orchestrator.model.host import Sight
+    from orchestrator.provision.applying import Report
+
+DIFFERS = 3
+PARTLY = 4
+
+_consent = click.option(
+    "--consent",
+    "consents",
+    multiple=True,
+    metavar="NAME",
+    help="Agree to the loss of data that the plan names; once for each.",
+)
+_limit = click.option(
+    "--limit",
+    default="",
+    metavar="HOSTS",
+    help="Only these hosts, as in h100-[01-04]; others stay as they are.",
+)
+_yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+
+
+# --- plan ------------------------------------------------------------------------------------------------------------
+
+
+@verb(
+    "plan",
+    examples=[
+        Example("gangline plan cluster.yaml", "what would change, for whom, and what it costs"),
+        Example("gangline plan cluster.yaml -o markdown", "for a pull request"),
+        Example(
+            "gangline plan cluster.yaml --detailed-exitcode --out plan.json", "in CI: 3 if there are changes"
+        ),
+    ],
+)
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False),
+    metavar="PLAN",
+    help="Save the plan for `gangline apply --plan`.",
+)
+@click.option("--detailed-exitcode", is_flag=True, help="Exit code 3 if there are changes.")
+@click.option("--no-look", is_flag=True, help="Do not look at hosts: they count as being what was recorded.")
+@_limit
+@_consent
+@options.output("text", "json", "markdown")
+@options.controller
+def plan(
+    file: str, out: str | None, detailed_exitcode: bool, no_look: bool, limit: str, consents: tuple[str, ...]
+) -> int:
+    """Show what `apply` would change; change nothing.
+
+    The file is compared with what was recorded and with what is on the hosts now. Without a controller everything is
+    new. A saved plan applies only while file, record and hosts are as they were.
+    """
+    from orchestrator.cli.changing import look
+
+    found = look(file, client_or_none(file), see=not no_look, limit=limit, consents=consents)
+    if out:
+        Path(out).write_text(json.dumps(as_document(found.plan), indent=1) + "\n")
+        note(f"saved: {out}")
+    show(found.plan)
+    return DIFFERS if detailed_exitcode and not found.plan.empty() else 0
+
+
+def as_document(found: ChangeSet) -> dict[str, Any]:
+    """The plan as a document."""
+    from orchestrator.model.codec import encode
+
+    return {"apiVersion": "gangline/v1", "kind": "Plan", **encode(found)}
+
+
+def show(found: ChangeSet) -> None:
+    """Print it in the format that was asked for."""
+    from orchestrator.cli import plan_words
+    from orchestrator.cli.output import to_json
+
+    form = current().output
+    if form == "json":
+        sys.stdout.write(to_json(as_document(found)) + "\n")
+    else:
+        sys.stdout.write((plan_words.markdown if form == "markdown" else plan_words.words)(found) + "\n")
+
+
+def client_or_none(file: str) -> Client | None:
+    """The controller of the file's cluster, if one runs here or the caller has named one."""
+    from orchestrator.cli.changing import read, state_of
+    from orchestrator.cli.contexts import Context, connect, endpoint, server_of
+    from orchestrator.cli.session import current
+
+    if current().server or current().context:
+        return connect()
+    spec = read(file)
+    state = state_of(spec)
+    plain = endpoint(state)
+    if plain is not None:
+        client = connect(Context(spec.name, server_of(plain), state=str(state)), patience_s=0.5)
+        if client.healthy():
+            return client
+    return None
+
+
+# --- apply -----------------------------------------------------------------------------------------------------------
+
+
+@verb(
+    "apply",
+    examples=[
+        Example("gangline apply cluster.yaml", "show the plan, ask, carry it out"),
+        Example("gangline apply cluster.yaml --yes", "from CI"),
+        Example(
+            "gangline apply cluster.yaml --plan plan.json --yes", "exactly what was reviewed, or nothing"
+        ),
+        Example("gangline apply cluster.yaml --limit h100-07", "one host"),
+    ],
+)
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--plan", "saved", type=click.Path(exists=True, dir_okay=False), metavar="PLAN", help="A saved plan."
+)
+@_limit
+@_consent
+@_yes
+@options.controller
+def apply(file: str, saved: str | None, limit: str, consents: tuple[str, ...], yes: bool) -> int:
+    """Make the cluster what its file says.
+
+    Every step is in the controller's journal before and after; a killed apply is run again and goes on. The first batch
+    that fails is the last of its pool. Exit code 4: some hosts are not as wanted yet, and running it again converges.
+    """
+    from orchestrator.cli.changing import look
+
+    client = client_or_none(file)
+    if client is None:
+        raise Unavailable(
+            "apply.no-controller",
+            "no controller of this cluster is known here",
+            "`gangline up` starts one on this machine; for one elsewhere set GANGLINE_SERVER and GANGLINE_TOKEN",
+        )
+    found = look(file, client, limit=limit, consents=consents)
+    if saved:
+        _check_saved(saved, found.plan)
+    return carry_out(found, client, file, yes=yes)
+
+
+def _check_saved(path: str, now: ChangeSet) -> None:
+    """Conflict unless the saved plan is the plan of now."""
+    from orchestrator.model.change import ChangeSet
+    from orchestrator.model.codec import CodecError, decode
+
+    try:
+        plain = json.loads(Path(path).read_text())
+        if plain.pop("kind", "") != "Plan" or plain.pop("apiVersion", "") != "gangline/v1":
+            raise ValueError("not a document of kind Plan")
+        saved = decode(ChangeSet, plain)
+    except (OSError, ValueError, CodecError) as error:
+        raise InputError(
+            "apply.bad-plan", f"the plan can't be read: {error}", "save it again", path
+        ) from None
+    moved = [
+        name
+        for name, before, after in (
+            ("the file", saved.wanted, now.wanted),
+            ("what was recorded", saved.recorded, now.recorded),
+            ("what is on the hosts", saved.observed, now.observed),
+        )
+        if before != after
+    ]
+    if moved:
+        raise Conflict(
+            "apply.stale-plan",
+            f"the plan is stale: {' and '.join(moved)} changed since",
+            "plan again and review it",
+        )
+
+
+def carry_out(found: Look, client: Client, file: str, *, yes: bool, quiet: bool = False) -> int:
+    """Show, ask, act, report. 0, or 4 if something is left to do. Refused if the plan may not be carried out."""
+    from orchestrator.cli import plan_words
+    from orchestrator.cli.changing import applier
+
+    wanted = found.plan
+    for reason in wanted.unseen:
+        note(f"not looked at: {safe(reason)}")
+    if wanted.blockers:
+        note(plan_words.words(wanted))
+        raise Refused("apply.refused", "; ".join(wanted.blockers), "see the plan above")
+    if not wanted.steps and not found.recorded.owed:
+        note(f"cluster {wanted.cluster}: nothing to change")
+        return PARTLY if wanted.unseen else 0
+    if not quiet or not yes:
+        note(plan_words.words(wanted))
+    if not yes and not _agreed():
+        raise Refused("apply.not-agreed", "nothing was changed", "give --yes where nobody can be asked")
+    began = time.monotonic()
+    report = applier(found, client, file, _teller()).run(wanted)
+    return _tell(report, found, time.monotonic() - began)
+
+
+def _agreed() -> bool:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    note("")
+    return click.confirm("Carry this out?", default=False, err=True)
+
+
+def _teller() -> Callable[[str], None]:
+    began = time.monotonic()
+    return lambda text: note(f"{time.monotonic() - began:6.1f} s  {safe(text)}")
+
+
+def _tell(report: Report, found: Look, seconds: float) -> int:
+    from orchestrator.cli.plan_words import lasted
+
+    for host, error in report.failed.items():
+        note(f"{host}: {safe(error)}")
+    pools = len(found.spec.pools)
+    words = f"{report.apply}: {report.outcome} in {lasted(seconds)}"
+    words += f"; {pools - len(report.short)} of {plural(pools, 'pool')} as wanted"
+    words += f"; not done: {plural(len(report.skipped), 'step')}" if report.skipped else ""
+    note(words)
+    if str(report.outcome) == "done" and not found.plan.unseen:
+        return 0
+    note("run it again when the reasons above are gone: it goes on from there")
+    return PARTLY
+
+
+# --- drift -----------------------------------------------------------------------------------------------------------
+
+
+@verb(
+    "drift",
+    examples=[
+        Example(
+            "gangline drift cluster.yaml", "what differs on hosts from what was recorded; 3 if anything does"
+        ),
+        Example("gangline drift cluster.yaml -o json", "by host and value, for a program"),
+    ],
+)
+@click.argument("file", metavar="FILE")
+@_limit
+@options.output("text", "json")
+@options.controller
+def drift(file: str, limit: str) -> int:
+    """Compare hosts with what they are to have; change nothing.
+
+    Exit code 0: none differs; 3: some do; 4: none does, but some could not be looked at. `gangline apply` puts them
+    right; what is to stay goes into the file (the report says where).
+    """
+    from orchestrator.cli.changing import drift_of
+
+    sights = drift_of(file, client_or_none(file), limit)
+    if current().output == "json":
+        _drift_json(sights)
+    else:
+        _drift_text(sights)
+    if any(sight.drift for sight in sights):
+        return DIFFERS
+    return PARTLY if any(not sight.checked for sight in sights) else 0
+
+
+def _drift_json(sights: list[Sight]) -> None:
+    from orchestrator.cli.output import to_json
+    from orchestrator.model.codec import encode
+
+    document = {
+        "apiVersion": "gangline/v1",
+        "kind": "DriftList",
+        "items": [encode(sight) for sight in sights],
+    }
+    sys.stdout.write(to_json(document) + "\n")
+
+
+def _drift_text(sights: list[Sight]) -> None:
+    """Hosts that differ alike in one line; then what can be done about each difference."""
+    from orchestrator.cli.changing import adopt_advice
+
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for sight in sights:
+        for each in sight.drift:
+            key = (str(each.kind), each.name, each.value, each.wanted, each.found, each.role)
+            alike.setdefault(key, []).append(sight.host)
+    for (kind, name, value, wanted, found, role), hosts in alike.items():
+        was = _brief(found) or "absent"
+        line = f"{fold_names(hosts)}: {kind} {name}, {value}: {was}, wanted {_brief(wanted) or 'absent'}  [{role}]"
+        sys.stdout.write(safe(line) + "\n")
+        advice = adopt_advice(kind, name, value, found)
+        if advice:
+            sys.stdout.write("".join(f"    {line}\n" for line in advice))
+    for sight in sights:
+        if not sight.checked:
+            note(f"{sight.host}: not looked at: {safe(sight.error)}")
+    seen = sum(sight.checked for sight in sights)
+    bad = sum(bool(sight.drift) for sight in sights)
+    note(f"{plural(seen, 'host')} looked at, {bad} differ; `gangline apply` reverts what differs")
+
+
+def _brief(text: str) -> str:
+    lines = text.splitlines()
+    return text if len(lines) <= 1 and len(text) <= 60 else f"({plural(len(lines), 'line')})"
+
+
+# --- render ----------------------------------------------------------------------------------------------------------
+
+
+@verb(
+    "render",
+    examples=[
+        Example("gangline render cluster.yaml --out atlas.rendered", "what Ansible runs on"),
+        Example("cd atlas.rendered && ansible-playbook site.yml --check --limit h100-07", "by hand"),
+    ],
+)
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--out", required=True, type=click.Path(file_okay=False), metavar="FOLDER", help="Where to write it."
+)
+def render(file: str, out: str) -> None:
+    """Write the folder on which `ansible-playbook` makes hosts what the file says.
+
+    Needs no controller and no host. The same file gives the same bytes. Secrets are not written: a host that is not yet
+    let in needs a join token, given as `-e @FILE`.
+    """
+    from orchestrator.cli.changing import rendered
+    from orchestrator.provision.metal.render import write
+
+    files = rendered(file)
+    write(Path(out), files)
+    sys.stdout.writelines(f"{Path(out, path)}\n" for path in files)
+
+
+# --- destroy ---------------------------------------------------------------------------------------------------------
+
+
+@verb(
+    "destroy",
+    examples=[Example("gangline destroy cluster.yaml", "let all hosts go; asks for the cluster's name")],
+)
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--yes", "name", default="", metavar="NAME", help="The cluster's name, instead of being asked for it."
+)
+@options.controller
+def destroy(file: str, name: str) -> int:
+    """Let all hosts of a cluster go; their data stays.
+
+    They are drained by the policy of each pool, their agents are stopped, and they are forgotten. The ledger stays.
+    """
+    from orchestrator.cli.changing import look_without_nodes, read
+
+    spec: ClusterSpec = read(file)
+    client = client_or_none(file)
+    if client is None:
+        raise Unavailable("destroy.no-controller", "no controller of this cluster is known here")
+    given = name or (
+        click.prompt(f"Type the name of the cluster ({spec.name})", err=True) if sys.stdin.isatty() else ""
+    )
+    if given != spec.name:
+        raise Refused("destroy.not-agreed", "nothing was changed", f"give --yes {spec.name}")
+    try:
+        return carry_out(look_without_nodes(file, client), client, file, yes=True)
+    except GanglineError:
+        note("run it again: it goes on from where it stopped")
+        raise

@@ -1,0 +1,479 @@
+"""One look at a cluster and its plan: what the file says, what was recorded, what hosts have, what runs.
+
+Comes in: a cluster file, a client of its controller if there is one. Goes out: a `ChangeSet`, and the means to carry it
+out. Called by: change_cmd (plan, apply, drift, render, destroy) and local_cmd (up). The rooms that plan and act are
+imported inside the functions that need them.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from orchestrator.cli import paths
+from orchestrator.model.clock import SystemClock
+from orchestrator.model.errors import InputError
+from orchestrator.model.host import PoolDesired
+
+if TYPE_CHECKING:
+    from orchestrator.client import Client
+    from orchestrator.model.apply import HostResult, Outcome
+    from orchestrator.model.change import ChangeSet, PlanStep
+    from orchestrator.model.cluster import ClusterSpec, Pool
+    from orchestrator.model.host import Desired, HostFacts, Sight
+    from orchestrator.planning.desired import Resolved
+    from orchestrator.planning.world import Recorded, Workload
+    from orchestrator.provision.applying import Applier, NodeNow
+    from orchestrator.provision.certificates import Certificates
+    from orchestrator.provision.metal.ansible import Progress
+    from orchestrator.provision.metal.render import Files
+    from orchestrator.provision.metal.site import MetalHosts
+    from orchestrator.wire.api_apply import Step
+
+CA_PATH = "/etc/gangline/ca.pem"
+PORT = 7443
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a spec does not say and a plan needs: where the controller is, what hosts trust, what the agent is."""
+
+    url: str
+    certificates: Certificates | None
+    resolved: Resolved
+    desired: tuple[PoolDesired, ...]
+
+    @property
+    def by_pool(self) -> dict[str, PoolDesired]:
+        """The same by pool."""
+        return {one.pool: one for one in self.desired}
+
+
+def state_of(spec: ClusterSpec) -> Path:
+    """The cluster's state folder on this machine."""
+    return paths.private_folder(
+        Path(spec.controller.state) if spec.controller.state else paths.state_dir(spec.name)
+    )
+
+
+def metal_pools(spec: ClusterSpec) -> list[Pool]:
+    """Pools whose hosts are reached over SSH."""
+    from orchestrator.model.cluster import SiteKind
+
+    return [pool for pool in spec.pools if spec.site_of(pool).kind is SiteKind.METAL]
+
+
+def means_of(spec: ClusterSpec, state: Path) -> Means:
+    """Resolve them; InputError if hosts could not reach the controller."""
+    from orchestrator import __version__
+    from orchestrator.planning.desired import Resolved, desired
+    from orchestrator.planning.digest import digest_of
+    from orchestrator.provision import certificates
+    from orchestrator.provision.metal import archive
+
+    pools = metal_pools(spec)
+    if not pools:
+        return Means("", None, Resolved("", "", "", __version__), ())
+    url = spec.controller.address
+    if not url:
+        raise InputError(
+            "apply.no-address",
+            "hosts of metal sites must be able to call the controller, and the file does not say where it is",
+            f"add controller: {{address: https://THIS-MACHINE:{PORT}}}",
+            "controller.address",
+        )
+    found = certificates.ensure(state, names_of(url), datetime.now(UTC)) if url.startswith("https:") else None
+    resolved = Resolved(
+        archive_sha256=archive.agent_archive().sha256,
+        controller_url=url,
+        ca_path=CA_PATH if found else "",
+        gangline_version=__version__,
+        ca_pem=found.ca_pem if found else "",
+    )
+    made = [(pool.name, desired(spec, pool, resolved)) for pool in pools]
+    return Means(url, found, resolved, tuple(PoolDesired(name, digest_of(one), one) for name, one in made))
+
+
+def names_of(url: str) -> tuple[str, ...]:
+    """The names that the controller's certificate is for."""
+    host = urlsplit(url).hostname or "localhost"
+    return tuple(dict.fromkeys((host, "localhost", "127.0.0.1")))
+
+
+def holder() -> str:
+    """Who applies, the same when run again on this machine."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def commit_of(file: str) -> str:
+    """The commit of the file's folder, with `+` if the file differs from it; empty where there is no repository."""
+    folder = Path(file).resolve().parent
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(folder), *words],
+                capture_output=True,
+                text=True,
+                timeout=5,
+                check=False,
+                env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    head = git("rev-parse", "--short=12", "HEAD")
+    if not head:
+        return ""
+    return f"{head}+" if git("status", "--porcelain", "--", ".") else head
+
+
+# --- what is recorded, seen, running ---------------------------------------------------------------------------------
+
+
+def recorded_of(client: Client | None) -> Recorded:
+    """What the ledger says; nothing without a controller."""
+    from orchestrator.model.cluster import ClusterSpec
+    from orchestrator.model.codec import decode
+    from orchestrator.model.host import HostFacts
+    from orchestrator.planning.world import NodeNow as Node
+    from orchestrator.planning.world import Recorded
+
+    if client is None:
+        return Recorded()
+    found = client.recorded()
+    if found.spec is None:
+        return Recorded()
+    nodes = [
+        Node(
+            node.name,
+            ready=node.open,
+            cordoned=any(mark.kind == "updating" for mark in node.marks),
+            host=decode(HostFacts, found.hosts[node.name]) if node.name in found.hosts else None,
+        )
+        for node in client.nodes()
+        if node.contact != "never"
+    ]
+    wanted = set(found.pools.values())
+    desired = [decode(PoolDesired, each) for each in found.desired]
+    return Recorded(
+        decode(ClusterSpec, found.spec),
+        tuple(one for one in desired if one.digest in wanted),
+        tuple(nodes),
+        owed=_owed(client),
+    )
+
+
+def _owed(client: Client) -> tuple[str, ...]:
+    """Nodes that the last applies meant to drain and did not give back."""
+    from orchestrator.model.change import PlanStep, StepKind
+    from orchestrator.planning.world import owed_by
+
+    known = {str(kind): kind for kind in StepKind}
+    steps = [
+        (PlanStep(step.id, known[step.kind], step.why, step.pool, (node,)), node in _well(step))
+        for apply in reversed(client.applies())
+        for step in apply.steps
+        if step.kind in known
+        for node in step.nodes
+    ]
+    return owed_by(steps)
+
+
+def _well(step: Step) -> set[str]:
+    """The hosts on which a step did what it was to do."""
+    return {result.host for result in step.hosts if result.ok}
+
+
+def workload_of(client: Client | None) -> Workload:
+    """All jobs that are not over."""
+    from orchestrator.planning.world import Running, Waiting, Workload
+    from orchestrator.wire.api import micros_of
+
+    if client is None:
+        return Workload()
+    running: list[Running] = []
+    waiting: list[Waiting] = []
+    for job in client.jobs(states=("waiting", "starting", "running", "ending")):
+        if job.state == "waiting":
+            waiting.append(Waiting(job.id, job.owner, job.queue, job.gpus))
+            continue
+        until = (
+            micros_of(job.started_at) + job.time_limit_s * 1_000_000
+            if job.started_at and job.time_limit_s
+            else 0
+        )
+        running.append(Running(job.id, job.owner, job.queue, tuple(job.node_names), job.gpus, until))
+    return Workload(tuple(running), tuple(waiting))
+
+
+class ClientDesk:
+    """The controller as `provision.applying` wants it."""
+
+    def __init__(
+        self, client: Client, spec: ClusterSpec, desired: Sequence[PoolDesired], commit: str
+    ) -> None:
+        self._client = client
+        self._spec = spec
+        self._desired = tuple(desired)
+        self._commit = commit
+        self._digest = {name: one.digest for one in desired for name in spec.pool(one.pool).nodes}
+
+    def start(self, digest: str, steps: Sequence[PlanStep]) -> str:
+        """Take the lease."""
+        from orchestrator.provision.applying import LEASE_S
+
+        return self._client.start_apply(holder(), digest, steps, LEASE_S, self._commit).id
+
+    def renew(self, apply: str) -> None:
+        """Keep it."""
+        from orchestrator.provision.applying import LEASE_S
+
+        self._client.renew_apply(apply, LEASE_S)
+
+    def start_step(self, apply: str, step: str) -> None:
+        """Before."""
+        self._client.start_step(apply, step)
+
+    def end_step(self, apply: str, step: str, ok: bool, hosts: Sequence[HostResult]) -> None:
+        """After."""
+        self._client.end_step(apply, step, ok, hosts)
+
+    def end(self, apply: str, outcome: Outcome, detail: str) -> None:
+        """Over."""
+        self._client.end_apply(apply, outcome, detail)
+
+    def record(self) -> None:
+        """The wanted cluster from now on."""
+        self._client.apply_cluster(self._spec, self._desired, self._commit)
+
+    def nodes(self) -> dict[str, NodeNow]:
+        """All nodes."""
+        from orchestrator.cli.nodes_cmd import why_closed
+        from orchestrator.provision.applying import NodeNow
+
+        return {
+            node.name: NodeNow(
+                node.name,
+                node.open,
+                node.contact == "ok",
+                tuple(node.jobs),
+                tuple(mark.kind for mark in node.marks),
+                "" if node.open else why_closed(node),
+            )
+            for node in self._client.nodes()
+        }
+
+    def cordon(self, node: str, why: str, deadline_s: int, then: str) -> None:
+        """Close it for this apply."""
+        self._client.cordon(node, why, kind="updating", deadline_s=deadline_s, then=then)
+
+    def uncordon(self, node: str) -> None:
+        """Give it back."""
+        self._client.uncordon(node, "updating")
+
+    def configured(self, node: str, facts: HostFacts | None) -> None:
+        """It was seen to have all it should."""
+        if node in self._digest:
+            self._client.configured(node, self._digest[node], facts)
+
+    def join_token(self, node: str) -> str:
+        """What lets it in, once."""
+        from orchestrator.cli.local_cmd import JOIN_S
+
+        return self._client.create_token("join", node, JOIN_S).secret
+
+
+def hosts_for(
+    spec: ClusterSpec,
+    state: Path,
+    means: Means,
+    desired: Mapping[str, PoolDesired],
+    tell: Callable[[Any], None] = lambda _: None,
+    letting_go: Mapping[str, Desired] | None = None,
+) -> MetalHosts:
+    """The hosts of the spec's metal sites, which are to have `desired`."""
+    from orchestrator.provision.metal.site import MetalHosts, Wishes
+
+    wishes = Wishes(
+        desired,
+        letting_go or {},
+        means.url,
+        means.certificates.ca_pem if means.certificates else "",
+        CA_PATH if means.certificates else "",
+    )
+    return MetalHosts(spec, state, wishes, os.environ, SystemClock(), tell)
+
+
+# --- the plan --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Everything that one plan was made from, and the plan. `only` empty: all hosts."""
+
+    spec: ClusterSpec
+    state: Path
+    means: Means
+    recorded: Recorded
+    plan: ChangeSet
+    only: frozenset[str] = frozenset()
+
+
+def read(file: str) -> ClusterSpec:
+    """The checked spec in a file; InvalidDocument with every fault."""
+    from orchestrator.spec import InvalidDocument, load_cluster
+
+    loaded = load_cluster(file)
+    if loaded.cluster is None:
+        raise InvalidDocument(loaded.errors)
+    return loaded.cluster
+
+
+def look(
+    file: str, client: Client | None, *, see: bool = True, limit: str = "", consents: Sequence[str] = ()
+) -> Look:
+    """Look at everything and plan. `see` False: hosts are not looked at."""
+    return look_at(read(file), client, see=see, limit=limit, consents=consents)
+
+
+def look_without_nodes(file: str, client: Client) -> Look:
+    """The plan of a cluster that lets all its hosts go; nothing else of it changes."""
+    spec = read(file)
+    pools = tuple(replace(pool, nodes=()) for pool in spec.pools)
+    return look_at(replace(spec, pools=pools), client, see=False)
+
+
+def look_at(
+    spec: ClusterSpec,
+    client: Client | None,
+    *,
+    see: bool = True,
+    limit: str = "",
+    consents: Sequence[str] = (),
+    full: bool = False,
+) -> Look:
+    """The same for a spec that was read already."""
+    from orchestrator import catalog
+    from orchestrator.planning.plan import plan
+    from orchestrator.planning.world import Choices, Observed
+
+    state = state_of(spec)
+    means = means_of(spec, state)
+    recorded = recorded_of(client)
+    only = chosen_hosts(spec, limit)
+    sights = _sights(spec, state, means, recorded, only) if see else ()
+    made = plan(
+        spec,
+        recorded,
+        Observed(sights, looked=see),
+        catalog.load(),
+        workload_of(client),
+        SystemClock().now_us(),
+        means.resolved,
+        Choices(tuple(consents)),
+    )
+    if full:
+        made = replace(made, steps=(*made.steps, *_full_run(spec, made)))
+    if only:
+        made = replace(made, unseen=tuple(line for line in made.unseen if line.partition(":")[0] in only))
+    return Look(spec, state, means, recorded, made, only)
+
+
+def _full_run(spec: ClusterSpec, made: ChangeSet) -> list[PlanStep]:
+    """The roles on all hosts that no step of the plan configures: what they change is what a look can't see."""
+    from orchestrator.model.change import PlanStep, StepKind
+
+    done = {name for step in made.steps if step.kind is StepKind.CONFIGURE for name in step.nodes}
+    return [
+        PlanStep(f"{pool.name}.full", StepKind.CONFIGURE, "asked for", pool.name, left)
+        for pool in metal_pools(spec)
+        if (left := tuple(name for name in pool.nodes if name not in done))
+    ]
+
+
+def chosen_hosts(spec: ClusterSpec, limit: str) -> frozenset[str]:
+    """The hosts of a --limit; InputError for one that no metal pool has."""
+    from orchestrator.wire.hostlist import expand
+
+    if not limit:
+        return frozenset()
+    known = {name for pool in metal_pools(spec) for name in pool.nodes}
+    names = expand(limit)
+    strangers = [name for name in names if name not in known]
+    if strangers:
+        raise InputError(
+            "apply.unknown-host",
+            f"--limit names {', '.join(strangers[:5])}, and no metal pool has such a host",
+            "`gangline nodes` lists those there are",
+        )
+    return frozenset(names)
+
+
+def _sights(
+    spec: ClusterSpec, state: Path, means: Means, recorded: Recorded, only: frozenset[str]
+) -> tuple[Sight, ...]:
+    """Every host against what was recorded for it; new pools against what they are to have."""
+    against = means.by_pool | {one.pool: one for one in recorded.desired}
+    names = [name for pool in metal_pools(spec) for name in pool.nodes if not only or name in only]
+    return tuple(hosts_for(spec, state, means, against).sights(names)) if names else ()
+
+
+def drift_of(file: str, client: Client | None, limit: str) -> list[Sight]:
+    """Every host against what was recorded."""
+    spec = read(file)
+    state = state_of(spec)
+    only = chosen_hosts(spec, limit)
+    return list(_sights(spec, state, means_of(spec, state), recorded_of(client), only))
+
+
+def applier(found: Look, client: Client, file: str, tell: Callable[[str], None]) -> Applier:
+    """What carries the plan out."""
+    from orchestrator.planning.desired import let_go
+    from orchestrator.provision.applying import Applier
+
+    desired = {one.pool: one for one in found.plan.desired}
+    before = {one.pool: one for one in found.recorded.desired}
+    leaving = {
+        pool: let_go(before[pool].desired, one.desired) for pool, one in desired.items() if pool in before
+    }
+    hosts = hosts_for(found.spec, found.state, found.means, desired, _progress(tell), leaving)
+    desk = ClientDesk(client, found.spec, found.plan.desired, commit_of(file))
+    return Applier(found.spec, desk, hosts, tell, SystemClock(), only=found.only)
+
+
+def _progress(tell: Callable[[str], None]) -> Callable[[Progress], None]:
+    """Ansible's progress in words: what changes and what fails, host by host."""
+
+    def one(progress: Progress) -> None:
+        if str(progress.doing) in ("changed", "failed", "unreachable"):
+            tell(f"{progress.host}: {progress.role}: {progress.message or progress.task} ({progress.doing})")
+
+    return one
+
+
+def rendered(file: str) -> Files:
+    """The folder for `ansible-playbook`."""
+    spec = read(file)
+    state = state_of(spec)
+    means = means_of(spec, state)
+    return hosts_for(spec, state, means, means.by_pool).rendered()
+
+
+def adopt_advice(kind: str, name: str, value: str, found: str) -> list[str]:
+    """How the file would say what a host has, as a patch to its `system`; nothing where the file can't say it."""
+    if kind == "sysctl" and found:
+        return ["to adopt it:", f"+  system: {{sysctls: {{{name}: {json.dumps(found)}}}}}"]
+    if kind == "package" and value == "version" and found:
+        return ["to adopt it:", f"+  system: {{packages: {{{name}: {json.dumps(found)}}}}}"]
+    return []

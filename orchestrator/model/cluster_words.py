@@ -1,0 +1,119 @@
+"""The closed sets of words in the cluster's model, and the one default that other rooms need.
+
+Comes in: nothing. Goes out: enums. Called by: model.cluster, through which everybody else has them.
+"""
+
+from __future__ import annotations
+
+from orchestrator.model.base import Word
+
+JOB_PORTS = (
+    20000,
+    29999,
+)  # DESIGN section 6: the ports from which MASTER_PORT is taken, unless a site says otherwise
+
+
+class SiteKind(Word):
+    """Where a site's nodes come from."""
+
+    LOCAL = "local"  # this machine plays every node
+    METAL = "metal"  # hosts that people own, over SSH
+    AWS = "aws"
+
+
+class Emulate(Word):
+    """Whether the GPUs of a local pool are real."""
+
+    AUTO = "auto"  # real ones if NVML finds any, else emulated
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class Market(Word):
+    """How an offering is paid for."""
+
+    OWNED = "owned"
+    CAPACITY_RESERVATION = "capacity_reservation"
+    CAPACITY_BLOCK = "capacity_block"
+    SPOT = "spot"
+    ON_DEMAND = "on_demand"
+
+
+class FabricKind(Word):
+    """The network between the nodes of a pool."""
+
+    ETHERNET = "ethernet"
+    ROCE = "roce"
+    INFINIBAND = "infiniband"
+    EFA = "efa"
+
+
+class StorageKind(Word):
+    """How a storage gets onto a node."""
+
+    NFS = "nfs"
+    LUSTRE = "lustre"
+    LOCAL = "local"
+
+
+class IdentitySource(Word):
+    """Where nodes learn names and numbers of users."""
+
+    FILES = "files"
+    SSSD = "sssd"
+    PUSHED = "pushed"
+
+
+class OnMismatch(Word):
+    """What an agent does when its own answer for a name differs from the controller's."""
+
+    REFUSE = "refuse"
+
+
+class Redundancy(Word):
+    """How the feeds of a power domain share its load. `2N`: either feed can carry all; `N+1`: all but one can."""
+
+    N = "N"
+    N_PLUS_1 = "N+1"
+    TWO_N = "2N"
+
+
+class Reclaim(Word):
+    """What a queue may take back by preemption when it is under its guarantee."""
+
+    NEVER = "never"
+    BORROWED = "borrowed"  # what other queues run beyond their own guarantees
+
+
+class DrainThen(Word):
+    """What happens to work that still runs when a drain's deadline has passed."""
+
+    WAIT = "wait"
+    CHECKPOINT = "checkpoint"
+    REQUEUE = "requeue"
+    CANCEL = "cancel"
+
+
+class AtLimit(Word):
+    """What is done, in the order given, when a budget is used up."""
+
+    STOP_BUYING = "stop_buying"
+    CHECKPOINT = "checkpoint"
+    REQUEUE = "requeue"
+    CANCEL = "cancel"
+
+
+class Acceptance(Word):
+    """Whether a pool's nodes must be proved before work starts on them."""
+
+    REQUIRED = "required"
+    SKIP = "skip"
+
+
+class Role(Word):
+    """What a grant allows; each role includes the ones before it."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    OPERATOR = "operator"
+    ADMIN = "admin"

@@ -1,0 +1,235 @@
+"""What the hosts of a pool must have, from the spec alone: the one source for the roles and for the check.
+
+Comes in: the spec, a pool of a metal site, and what was resolved outside it. Goes out: `Desired`. Called by: plan
+(compares it with the recorded one), provision.metal (renders and checks it).
+
+Every file here belongs to Gangline as a whole and is always wanted, if need be with nothing but its first line: so
+what leaves the spec leaves the file too. Hosts of one pool share one `Desired`; texts hold `@NODE@` where they differ.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.model.cluster import (
+    ClusterSpec,
+    Emulate,
+    Host,
+    Identity,
+    IdentitySource,
+    Pool,
+    Site,
+    SiteKind,
+    User,
+)
+from orchestrator.model.host import Desired, Item, ItemKind, RoleState
+
+BASE, AGENT = "base", "agent"  # the roles, in the order in which they run
+
+AGENT_ARCHIVE = "/opt/gangline/agent.pyz"
+AGENT_CONFIG = "/etc/gangline/agent.json"
+AGENT_STATE = "/var/lib/gangline-agent"  # DESIGN section 7
+AGENT_UNIT = "gangline-agent.service"
+AGENT_UNIT_FILE = f"/etc/systemd/system/{AGENT_UNIT}"
+JOIN_TOKEN_FILE = "/etc/gangline/join"  # noqa: S105 - where it lies, not what it is; the agent's enrolment writes it
+SYSCTL_FILE = "/etc/sysctl.d/90-gangline.conf"
+TIME_FILE = "/etc/chrony/conf.d/gangline.conf"
+TIME_UNIT = "chrony.service"
+LIMITS_FILE = "/etc/security/limits.d/gangline.conf"
+
+# What Gangline itself needs: a time source (leases and logs), and the interpreter of the agent.
+OWN_PACKAGES = ("chrony", "python3")
+
+# Packages whose new version is in force only without running work: kernels need a reboot, and the parts of a GPU driver
+# must be exchanged together. Ordinary ones are exchanged under running work, as distributions do.
+KERNEL_PACKAGES = ("linux-image", "linux-modules", "kernel")
+HEAVY_PACKAGES = (*KERNEL_PACKAGES, "nvidia-", "libnvidia-", "cuda-drivers", "mlnx-", "doca-")
+
+FOLDERS = (  # mode: configuration and code for all to read; the agent's state is passable, as the agent itself keeps it
+    ("/etc/gangline", "0755"),
+    ("/opt/gangline", "0755"),
+    (AGENT_STATE, "0711"),
+)
+
+MADE = "# Written by Gangline from the cluster's file; `gangline apply` undoes changes made here.\n"
+
+MEMLOCK = "* - memlock unlimited\nroot - memlock unlimited\n"  # pinned memory of GPUs and RDMA needs it
+
+# The agent starts jobs as other users, and what binds a unit binds all that it starts: a private /tmp, read-only
+# folders, no new privileges or a closed device list would break jobs. What is left out of reach is what no job has a
+# use for. KillMode: jobs outlive the agent.
+UNIT_TEXT = f"""[Unit]
+Description=Gangline agent
+Wants=network-online.target
+After=network-online.target {TIME_UNIT}
+StartLimitIntervalSec=0
+
+[Service]
+Type=exec
+ExecStart=/usr/bin/python3 -I {AGENT_ARCHIVE} --config {AGENT_CONFIG}
+Restart=always
+RestartSec=2
+KillMode=process
+Delegate=yes
+OOMPolicy=continue
+TasksMax=infinity
+LimitNOFILE=1048576
+LimitMEMLOCK=infinity
+UMask=0077
+StateDirectory=gangline-agent
+StateDirectoryMode=0711
+CapabilityBoundingSet=~CAP_SYS_BOOT CAP_SYS_TIME CAP_MAC_ADMIN CAP_MAC_OVERRIDE CAP_AUDIT_CONTROL CAP_WAKE_ALARM
+KeyringMode=private
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What the spec does not say: the agent's code by its SHA-256, the controller's address, where a host keeps the
+    CA that signed the controller's certificate (empty: no TLS, on loopback only), this version of Gangline, and the CA
+    itself in PEM (empty: hosts have it from elsewhere)."""
+
+    archive_sha256: str
+    controller_url: str
+    ca_path: str
+    gangline_version: str
+    ca_pem: str = ""
+
+
+def desired(spec: ClusterSpec, pool: Pool, resolved: Resolved) -> Desired:
+    """What the hosts of a pool must have; nothing if Gangline does not configure hosts of its site's kind."""
+    site = spec.site_of(pool)
+    if site.kind is not SiteKind.METAL:
+        return Desired(())
+    return Desired(
+        (
+            RoleState(BASE, tuple(_base(site, spec.identity))),
+            RoleState(AGENT, tuple(_agent(spec, pool, resolved))),
+        )
+    )
+
+
+def hosts_of(spec: ClusterSpec, pool: Pool) -> tuple[Host, ...]:
+    """The hosts of a pool in its order; a node that no inventory names is reached by its own name."""
+    known = {host.name: host for host in spec.site_of(pool).hosts}
+    return tuple(known.get(name) or Host(name, address=name) for name in pool.nodes)
+
+
+# --- base ------------------------------------------------------------------------------------------------------------
+
+
+def _base(site: Site, identity: Identity) -> Iterator[Item]:
+    yield from (_folder(path, mode) for path, mode in FOLDERS)
+    yield from _packages(site)
+    yield from _sysctls(site)
+    yield _file(LIMITS_FILE, MADE + MEMLOCK)
+    yield from _time_sync(site)
+    if identity.source is IdentitySource.PUSHED:
+        yield from (_user(user) for user in identity.users)
+
+
+def _packages(site: Site) -> Iterator[Item]:
+    """A version is held, so that no upgrade moves it; whether others are held is not Gangline's affair."""
+    wanted = dict.fromkeys(OWN_PACKAGES, "") | dict(site.system.packages)
+    for name in sorted(wanted):
+        version = wanted[name]
+        held = (("held", "yes"),) if version else ()
+        values = (*held, ("version", version))
+        reboots, disturbs = name.startswith(KERNEL_PACKAGES), name.startswith(HEAVY_PACKAGES)
+        yield Item(ItemKind.PACKAGE, name, values, reboots=reboots, disturbs=disturbs)
+
+
+def _sysctls(site: Site) -> Iterator[Item]:
+    lines = "".join(f"{key} = {value}\n" for key, value in site.system.sysctls)
+    yield _file(SYSCTL_FILE, MADE + lines)
+    for key, value in site.system.sysctls:
+        yield Item(ItemKind.SYSCTL, key, (("value", value),))
+
+
+def _time_sync(site: Site) -> Iterator[Item]:
+    lines = "".join(f"server {server} iburst\n" for server in site.system.time_servers)
+    yield _file(TIME_FILE, MADE + lines, restarts=(TIME_UNIT,))
+    yield _unit(TIME_UNIT)
+
+
+def _user(user: User) -> Item:
+    values = (
+        ("groups", ",".join(user.groups)),
+        ("home", f"/home/{user.name}"),
+        ("shell", "/bin/bash"),
+        ("system", "no"),
+        ("uid", str(user.uid)),
+    )
+    return Item(ItemKind.USER, user.name, values)
+
+
+# --- agent -----------------------------------------------------------------------------------------------------------
+
+
+def _agent(spec: ClusterSpec, pool: Pool, resolved: Resolved) -> Iterator[Item]:
+    again = (AGENT_UNIT,)
+    yield Item(ItemKind.ARCHIVE, AGENT_ARCHIVE, (("sha256", resolved.archive_sha256),), restarts=again)
+    config = json.dumps(_agent_config(spec, pool, resolved), indent=2, sort_keys=True) + "\n"
+    yield _file(AGENT_CONFIG, config, restarts=again)
+    if resolved.ca_path and resolved.ca_pem:
+        yield _file(resolved.ca_path, resolved.ca_pem, restarts=again)
+    yield _file(AGENT_UNIT_FILE, MADE + UNIT_TEXT, restarts=again)
+    yield _unit(AGENT_UNIT)
+
+
+def _agent_config(spec: ClusterSpec, pool: Pool, resolved: Resolved) -> dict[str, Any]:
+    """What `agent.config` reads. A host that shows fewer GPUs than it should must say so, not pretend to have them:
+    they are emulated only where the pool says so itself."""
+    gpu = pool.gpu
+    emulate = Emulate.ALWAYS if gpu is not None and gpu.emulate is Emulate.ALWAYS else Emulate.NEVER
+    gpus: dict[str, Any] = {"emulate": str(emulate)}
+    if gpu is not None:
+        gpus |= {"model": gpu.model, "count": gpu.count, "memory": gpu.memory}
+    return {
+        "node": "@NODE@",
+        "url": spec.controller.address or resolved.controller_url,
+        "ca": resolved.ca_path,
+        "join_token_file": JOIN_TOKEN_FILE,
+        "state_dir": AGENT_STATE,
+        "gpus": gpus,
+        "cores": pool.cores,
+        "memory": pool.memory,
+        "min_uid": spec.identity.min_uid,
+    }
+
+
+# --- items -----------------------------------------------------------------------------------------------------------
+
+
+def _file(path: str, content: str, restarts: tuple[str, ...] = ()) -> Item:
+    values = (("content", content), ("group", "root"), ("mode", "0644"), ("owner", "root"))
+    return Item(ItemKind.FILE, path, values, restarts=restarts)
+
+
+def _folder(path: str, mode: str) -> Item:
+    """A file without `content` is a folder."""
+    return Item(ItemKind.FILE, path, (("group", "root"), ("mode", mode), ("owner", "root")))
+
+
+def _unit(name: str) -> Item:
+    return Item(ItemKind.UNIT, name, (("active", "yes"), ("enabled", "yes"), ("masked", "no")))
+
+
+def let_go(before: Desired, after: Desired) -> Desired:
+    """What is in `before` and in `after` no more: roles undo it where leaving it would bind the host (a held package, a
+    user's account), since nothing else remembers it."""
+    kept = {(role.role, item.kind, item.name) for role in after.roles for item in role.items}
+    roles = (
+        RoleState(
+            role.role,
+            tuple(item for item in role.items if (role.role, item.kind, item.name) not in kept),
+        )
+        for role in before.roles
+    )
+    return Desired(tuple(role for role in roles if role.items))

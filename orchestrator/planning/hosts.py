@@ -1,0 +1,145 @@
+"""What is not as it should be on hosts, beyond what the file changes.
+
+Comes in: the roster, the recorded `Desired`s, nodes that an apply owes something. Goes out: `Change`s of source
+`drift`. Called by: plan, and by whoever shows drift alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from orchestrator.model.change import Change, ChangeKind, Source, UpdateClass
+from orchestrator.model.host import Drift, Item, ItemKind, PoolDesired, Sight
+from orchestrator.planning.render import shown
+from orchestrator.planning.roster import Roster
+
+PRESENT = "present"  # the value of a drift that says that the item is absent
+
+HostItems = Mapping[tuple[str, ItemKind, str], Item]
+
+
+def drift(nodes: Roster, recorded: tuple[PoolDesired, ...], owed: tuple[str, ...]) -> tuple[Change, ...]:
+    """All of it, by pool and host in their order."""
+    items = {one.pool: _items(one) for one in recorded}
+    late = frozenset(owed)
+    found: list[Change] = []
+    for name, pool in nodes.new.items():
+        found += _never_came(nodes, name)
+        if nodes.joined(name):
+            found += _left_behind(nodes, name, name in late)
+            found += _seen(nodes, name, items.get(pool.name, {}))
+    found += (_forgotten(nodes, name) for name in nodes.gone() if name not in nodes.old)
+    return tuple(found)
+
+
+def _items(recorded: PoolDesired) -> HostItems:
+    return {(role.role, item.kind, item.name): item for role in recorded.desired.roles for item in role.items}
+
+
+def _never_came(nodes: Roster, name: str) -> Iterator[Change]:
+    """A node that was recorded and has no agent: its enrolment did not end."""
+    if name in nodes.old and not nodes.joined(name):
+        why = "it never came in: it is enrolled, configured and proved"
+        yield _change(nodes, name, "agent", UpdateClass.IN_PLACE, "", "enrolled", why)
+
+
+def _left_behind(nodes: Roster, name: str, owed: bool) -> Iterator[Change]:
+    """What an apply began and did not end."""
+    if owed:
+        why = "an apply that did not end meant to change it without work on it"
+        yield _change(nodes, name, "apply", UpdateClass.RECONFIGURE, "unfinished", "finished", why)
+    elif nodes.now[name].cordoned:
+        why = "an apply that did not end left it cordoned"
+        yield _change(nodes, name, "cordon", UpdateClass.IN_PLACE, "cordoned", "", why)
+
+
+def _forgotten(nodes: Roster, name: str) -> Change:
+    why = "no pool names it any more, and an apply that did not end left it: its work leaves, then it is forgotten"
+    return Change(
+        f"host[{name}]",
+        ChangeKind.REMOVED,
+        UpdateClass.RECONFIGURE,
+        Source.DRIFT,
+        name,
+        "",
+        why,
+        nodes=(name,),
+    )
+
+
+def _seen(nodes: Roster, name: str, items: HostItems) -> Iterator[Change]:
+    sight = nodes.sights.get(name)
+    if sight is None or name in nodes.unseen:
+        return
+    yield from _hardware(nodes, name, sight)
+    for one in sight.drift if sight.checked else ():
+        yield _drifted(nodes, name, one, items.get((one.role, one.kind, one.name)))
+
+
+def _hardware(nodes: Roster, name: str, sight: Sight) -> Iterator[Change]:
+    """Another machine, other GPUs, a reboot that something on the host asks for."""
+    facts, known = sight.facts, nodes.now[name].host
+    if facts is None:
+        return
+    if known is not None and facts.machine_id != known.machine_id:
+        why = (
+            "another system answers under its name (reinstalled or exchanged): it is enrolled and proved anew"
+        )
+        yield _change(nodes, name, "machine-id", UpdateClass.REPLACE, known.machine_id, facts.machine_id, why)
+        return
+    if known is not None and facts.gpus != known.gpus:
+        why = "its GPUs are others than were proved: it takes no work until it is proved anew"
+        old, new = _counted(known.gpus), _counted(facts.gpus)
+        yield _change(nodes, name, "gpus", UpdateClass.RECONFIGURE, old, new, why)
+    if facts.reboot_needed:
+        why = "something installed asks for a reboot: it is made when its work has left for another reason"
+        yield _change(nodes, name, "reboot", UpdateClass.RECONFIGURE, "needed", "", why, deferred=True)
+
+
+def _counted(gpus: tuple[str, ...]) -> str:
+    return f"{len(gpus)} ({', '.join(gpus)})" if gpus else "none"
+
+
+def _drifted(nodes: Roster, name: str, one: Drift, item: Item | None) -> Change:
+    heavy = one.kind is ItemKind.HOST or (item is not None and (item.disturbs or item.reboots))
+    missing = one.value == PRESENT
+    return Change(
+        path=f"host[{name}].{one.kind}[{one.name}]" + ("" if missing else f".{one.value}"),
+        kind=ChangeKind.ADDED if missing or not one.found else ChangeKind.CHANGED,
+        cls=UpdateClass.RECONFIGURE if heavy else UpdateClass.IN_PLACE,
+        source=Source.DRIFT,
+        old="" if missing else shown(one.value, one.found),
+        new=PRESENT if missing else shown(one.value, one.wanted),
+        why="it was changed on the host; work must leave to set it right"
+        if heavy
+        else "it was changed on the host; it is set right while work runs",
+        pool=nodes.new[name].name,
+        nodes=(name,),
+        roles=(one.role,) if one.role else (),
+    )
+
+
+def _change(
+    nodes: Roster,
+    name: str,
+    what: str,
+    cls: UpdateClass,
+    old: str,
+    new: str,
+    why: str,
+    deferred: bool = False,
+) -> Change:
+    kind = ChangeKind.CHANGED if old and new else ChangeKind.ADDED if new else ChangeKind.REMOVED
+    pool = nodes.new[name].name
+    return Change(
+        f"host[{name}].{what}",
+        kind,
+        cls,
+        Source.DRIFT,
+        old,
+        new,
+        why,
+        pool=pool,
+        nodes=(name,),
+        deferred=deferred,
+    )

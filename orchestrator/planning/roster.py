@@ -1,0 +1,83 @@
+"""Which node is where, has come in, is ready, could be looked at.
+
+Comes in: the specs, what was recorded and what was seen. Goes out: answers by node name. Called by: plan and its parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.model.cluster import ClusterSpec, Pool, SiteKind
+from orchestrator.model.host import Sight, Step
+from orchestrator.planning.world import NodeNow, Observed, Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """Nodes of pools that Gangline configures, that is on metal sites.
+
+    `old` and `new` are the pools by node, as recorded and as wanted; `now` the nodes that have come in; `unseen` why a
+    host could not be looked at.
+    """
+
+    old: dict[str, Pool]
+    new: dict[str, Pool]
+    now: dict[str, NodeNow]
+    sights: dict[str, Sight]
+    unseen: dict[str, str]
+
+    def joined(self, name: str) -> bool:
+        """Whether it has come in once."""
+        return name in self.now
+
+    def ready(self, name: str) -> bool:
+        """Whether it takes work or could."""
+        return name in self.now and self.now[name].ready and name not in self.unseen
+
+    def gone(self) -> tuple[str, ...]:
+        """Nodes that Gangline configured and that no pool names any more."""
+        return tuple(
+            name
+            for name, node in self.now.items()
+            if name not in self.new and (name in self.old or node.host is not None)
+        )
+
+
+def roster(wanted: ClusterSpec, recorded: Recorded, observed: Observed) -> Roster:
+    """The nodes of both specs. A host of which nothing was seen although somebody looked counts as unseen."""
+    old = pools_by_node(recorded.spec) if recorded.spec is not None else {}
+    new = pools_by_node(wanted)
+    sights = {sight.host: sight for sight in observed.sights}
+    unseen = {}
+    for name in new if observed.looked else ():
+        sight = sights.get(name)
+        if sight is None:
+            unseen[name] = "nobody looked at it"
+        elif sight.reached is not Step.DONE:
+            unseen[name] = failure(sight)
+    return Roster(old, new, _now(recorded, old), sights, unseen)
+
+
+def pools_by_node(spec: ClusterSpec) -> dict[str, Pool]:
+    """The pool of each node on a metal site."""
+    metal = {site.name for site in spec.sites if site.kind is SiteKind.METAL}
+    return {name: pool for pool in spec.pools if pool.site in metal for name in pool.nodes}
+
+
+def failure(sight: Sight) -> str:
+    """How far the probe came, and what to do about it."""
+    hint = f"; {sight.hint}" if sight.hint else ""
+    return f"{sight.reached}: {sight.error or 'failed'}{hint}"
+
+
+def _now(recorded: Recorded, old: dict[str, Pool]) -> dict[str, NodeNow]:
+    """Nodes that came in, without those of pools on other kinds of sites."""
+    if recorded.nodes is None:
+        return {name: NodeNow(name) for name in old}
+    elsewhere = _nodes_elsewhere(recorded.spec, old)
+    return {node.name: node for node in recorded.nodes if node.name not in elsewhere}
+
+
+def _nodes_elsewhere(spec: ClusterSpec | None, metal: dict[str, Pool]) -> frozenset[str]:
+    pools = spec.pools if spec is not None else ()
+    return frozenset(name for pool in pools for name in pool.nodes if name not in metal)

@@ -1,0 +1,222 @@
+"""The hosts of all metal sites of a cluster, as an apply and a plan use them.
+
+Comes in: the spec, the cluster's state folder, what the hosts of each pool are to have. Goes out: `MetalHosts`: looks
+(sights), runs of the roles, reboots, retirements, each over many hosts at once and with a result for each. Called by:
+cli change_cmd (plan, drift, apply, up, destroy), through `provision.applying.Hosts`.
+
+Everything that touches a host goes through Gangline's own SSH config (`ssh.py`); Ansible runs on a folder that is
+rendered anew each time, in STATE/ansible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orchestrator.model.apply import HostResult
+from orchestrator.model.clock import SECOND, Clock
+from orchestrator.model.cluster import ClusterSpec, Pool, SiteKind
+from orchestrator.model.host import Desired, PoolDesired, Sight, Step
+from orchestrator.planning.desired import AGENT_UNIT
+from orchestrator.provision.applying import Seen
+from orchestrator.provision.metal import ansible, archive, check, render, ssh
+from orchestrator.provision.metal.channel import Channel, Ran, Way
+from orchestrator.provision.metal.diagnosis import Unreached
+
+REBOOT_S = 300  # for a host to be back after a reboot: servers with much memory take minutes
+LOOK_EVERY_S = 1.0
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Wishes:
+    """What the hosts of each pool are to have, by pool, and what goes with it."""
+
+    desired: Mapping[str, PoolDesired]
+    letting_go: Mapping[str, Desired] = field(default_factory=dict)
+    controller_url: str = ""
+    ca_pem: str = ""
+    ca_path: str = ""
+
+
+class MetalHosts:
+    """The hosts by name, whichever site they stand on."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        state: Path,
+        wishes: Wishes,
+        environment: Mapping[str, str],
+        clock: Clock,
+        tell: Callable[[ansible.Progress], None] = lambda _: None,
+    ) -> None:
+        self._spec = spec
+        self._state = state
+        self._wishes = wishes
+        self._environment = environment
+        self._clock = clock
+        self._tell = tell
+        self._tokens: dict[str, str] = {}
+        self._access = {
+            site.name: ssh.lay(site, state, environment) for site in spec.sites if site.kind is SiteKind.METAL
+        }
+        self._pools = {name: pool for pool in metal_pools(spec) for name in pool.nodes}
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    def sights(self, names: Iterable[str]) -> list[Sight]:
+        """Each host compared with what it is to have. A host seen for the first time has its key recorded."""
+        return [checked.sight for checked in _run(self._check(list(names)))]
+
+    def look(self, names: Sequence[str]) -> list[Seen]:
+        """The same for an apply."""
+        return [_seen(sight) for sight in self.sights(names)]
+
+    async def _check(self, names: list[str]) -> list[check.Checked]:
+        found = await asyncio.gather(
+            *(self._check_site(site, hosts) for site, hosts in self._by_site(names).items())
+        )
+        by_name = {checked.sight.host: checked for each in found for checked in each}
+        return [by_name[name] for name in names]
+
+    async def _check_site(self, site: str, names: list[str]) -> list[check.Checked]:
+        channel = Channel(self._access[site], self._clock)
+        failed = await self._meet(channel, names)
+        targets = [
+            check.Target(name, self._wanted(name), channel.access.addresses.get(name, name))
+            for name in names
+            if name not in failed
+        ]
+        return [*failed.values(), *await check.check(targets, channel, self._clock)]
+
+    async def _meet(self, channel: Channel, names: list[str]) -> dict[str, check.Checked]:
+        """Record the keys of hosts that have none; what could not be reached."""
+        known = channel.access.known_hosts
+        strangers = [name for name in names if not known.keys(name)]
+        met = await channel.run_on(strangers, ["true"], way=Way(first=True))
+        now_us = self._clock.now_us()
+        return {
+            name: check.Checked(Sight(name, answer.step, answer.message, answer.hint, seen_us=now_us))
+            for name, answer in met.items()
+            if isinstance(answer, Unreached)
+        }
+
+    def _wanted(self, name: str) -> Desired:
+        found = self._wishes.desired.get(self._pools[name].name)
+        return found.desired if found is not None else Desired(())
+
+    def _by_site(self, names: Iterable[str]) -> dict[str, list[str]]:
+        sites: dict[str, list[str]] = {}
+        for name in names:
+            sites.setdefault(self._pools[name].site, []).append(name)
+        return sites
+
+    # --- acting ---------------------------------------------------------------------------------------------------
+
+    def enrol(self, tokens: dict[str, str]) -> list[HostResult]:
+        """Keep the join tokens for the run of the roles that follows; they are never written to a file that stays."""
+        self._tokens.update(tokens)
+        return [HostResult(name, ok=True) for name in tokens]
+
+    def configure(self, names: Sequence[str], roles: Sequence[str]) -> list[HostResult]:
+        """Run the roles on these hosts alone."""
+        folder = self._state / "ansible"
+        render.write(folder, self.rendered())
+        play = ansible.Play(
+            folder,
+            hosts=tuple(names),
+            roles=tuple(roles),
+            secret_vars={"gangline_join_tokens": self._tokens} if self._tokens else {},
+        )
+        results = _run(ansible.play(play, self._tell))
+        return [_result(results[name]) for name in names]
+
+    def rendered(self) -> render.Files:
+        """The folder that Ansible runs on."""
+        wishes = self._wishes
+        wanted = render.Rendering(
+            self._spec,
+            {pool: one.desired for pool, one in wishes.desired.items()},
+            wishes.letting_go,
+            ssh_configs={site: access.config for site, access in self._access.items()},
+            ca=wishes.ca_pem,
+            ca_path=wishes.ca_path,
+            controller_url=wishes.controller_url,
+        )
+        return render.render(wanted, archive.agent_archive())
+
+    def reboot(self, names: Sequence[str]) -> list[HostResult]:
+        """Until each is back with another boot id."""
+        before = {sight.host: sight.facts.boot_id for sight in self.sights(names) if sight.facts is not None}
+        asked = self._as_root(list(before), "systemctl --no-block reboot")
+        results = [
+            HostResult(name, ok=False, error="it could not be reached")
+            for name in names
+            if name not in before
+        ]
+        results += [result for result in asked if not result.ok]
+        waiting = [result.host for result in asked if result.ok]
+        return results + _run(self._back(waiting, before))
+
+    async def _back(self, waiting: list[str], before: Mapping[str, str]) -> list[HostResult]:
+        deadline_us = self._clock.monotonic_us() + REBOOT_S * SECOND
+        results: list[HostResult] = []
+        while waiting and self._clock.monotonic_us() < deadline_us:
+            await asyncio.sleep(LOOK_EVERY_S)
+            for checked in await self._check(waiting):
+                facts = checked.sight.facts
+                if facts is not None and facts.boot_id != before[checked.sight.host]:
+                    results.append(HostResult(checked.sight.host, ok=True, changed=1))
+            waiting = [name for name in waiting if name not in {result.host for result in results}]
+        late = f"it was not back {REBOOT_S} s after its reboot"
+        return results + [HostResult(name, ok=False, error=late) for name in waiting]
+
+    def retire(self, names: Sequence[str]) -> list[HostResult]:
+        """Stop the agents. A host that is silent is none of Gangline's any more: what it runs, it runs alone."""
+        return self._as_root(names, f"systemctl disable --now {AGENT_UNIT}")
+
+    def _as_root(self, names: Sequence[str], command: str) -> list[HostResult]:
+        script = f'test "$(id -u)" = 0 && exec {command}; exec sudo -n {command}'
+        return _run(self._everywhere(names, ["/bin/sh", "-c", script]))
+
+    async def _everywhere(self, names: Sequence[str], argv: list[str]) -> list[HostResult]:
+        answers: dict[str, Ran | Unreached] = {}
+        for site, hosts in self._by_site(names).items():
+            answers |= await Channel(self._access[site], self._clock).run_on(hosts, argv)
+        return [_ran(name, answers[name]) for name in names]
+
+
+def metal_pools(spec: ClusterSpec) -> list[Pool]:
+    """Pools whose hosts Gangline configures over SSH."""
+    return render.metal_pools(spec)
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+def _seen(sight: Sight) -> Seen:
+    if sight.reached is not Step.DONE:
+        return Seen(
+            sight.host, clean=False, error=f"{sight.error}; {sight.hint}" if sight.hint else sight.error
+        )
+    return Seen(sight.host, clean=sight.checked and not sight.drift, facts=sight.facts)
+
+
+def _result(found: ansible.HostRun) -> HostResult:
+    where = f"role {found.role}, {found.task}: " if found.role and found.task else ""
+    return HostResult(found.host, found.ok, f"{where}{found.error}" if found.error else "", found.changed)
+
+
+def _ran(name: str, answer: Ran | Unreached) -> HostResult:
+    if isinstance(answer, Unreached):
+        return HostResult(name, ok=False, error=answer.message)
+    words = answer.stderr.decode(errors="replace").strip().splitlines()
+    return HostResult(
+        name, answer.code == 0, "" if answer.code == 0 else (words[-1] if words else "it failed")
+    )

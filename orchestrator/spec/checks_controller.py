@@ -1,0 +1,96 @@
+"""Checks of the controller's place and of the users that Gangline makes on nodes.
+
+Comes in: `Context`. Goes out: faults. Called by: `checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from orchestrator.model.cluster import IdentitySource
+from orchestrator.spec.context import Context, given, rows, run, sure
+from orchestrator.spec.nodes import nodes_of_site
+from orchestrator.spec.reading import Found
+from orchestrator.wire.cluster import UserDocument
+from orchestrator.wire.cluster_sites import MetalSite
+from orchestrator.wire.faults import Loc, plain, problem, shown, suggestion
+from orchestrator.wire.quantities import seconds_text
+
+LEAST_BACKUP_S = 60  # a copy reads the whole ledger; more often than this they would never end
+
+
+def backup(context: Context) -> Iterator[Found]:
+    """Copies are not made more often than they can be."""
+    every = context.document.controller.backup.every
+    if every < LEAST_BACKUP_S:
+        found = problem(
+            "spec.out-of-range",
+            got=shown(seconds_text(every)),
+            side="too short",
+            advice=f"the least is {seconds_text(LEAST_BACKUP_S)}",
+        )
+        yield Found(("controller", "backup", "every"), found)
+
+
+def users(context: Context) -> Iterator[Found]:
+    """Users are made only where nothing else makes them; each has a name and a number of its own."""
+    identity = context.document.identity
+    if given(identity, "users") and identity.source != IdentitySource.PUSHED:
+        advice = f"users come from source {identity.source}: remove them here, or write source: pushed"
+        found = problem(
+            "spec.not-for-kind", what="source", kind=identity.source, field="users", advice=advice
+        )
+        yield Found(("identity", "users"), found, "key")
+        return
+    names: dict[Any, None] = {}
+    uids: dict[Any, str] = {}
+    for index, user in rows(identity.users):
+        yield from run((_user,), user, ("identity", "users", index), identity.min_uid, names, uids)
+
+
+def _user(
+    user: UserDocument, loc: Loc, least: int, names: dict[Any, None], uids: dict[Any, str]
+) -> Iterator[Found]:
+    if user.name in names:
+        yield Found((*loc, "name"), problem("spec.duplicate-name", name=user.name, what="user"))
+    names[user.name] = None
+    if user.uid < least:
+        advice = f"jobs of users under identity.min_uid {least} are refused"
+        found = problem("spec.out-of-range", got=shown(user.uid), side="too small", advice=advice)
+        yield Found((*loc, "uid"), found)
+    elif user.uid in uids:
+        yield Found((*loc, "uid"), problem("spec.duplicate-item", name=user.uid))
+    uids.setdefault(user.uid, str(user.name))
+    seen: dict[Any, None] = {}
+    for number, group in rows(user.groups):
+        if group in seen:
+            yield Found((*loc, "groups", number), problem("spec.duplicate-item", name=group))
+        seen[group] = None
+
+
+def controller_host(context: Context) -> Iterator[Found]:
+    """The controller's host is a host of some metal site."""
+    name = context.document.controller.host
+    known = _metal_hosts(context)
+    if name is not None and known is not None and name not in known:
+        what = "host of a metal site"
+        advice = suggestion(name, sorted(known)[:1000], what)
+        found = problem("spec.dangling-reference", what=what, name=plain(name, 60), advice=advice)
+        yield Found(("controller", "host"), found)
+
+
+def _metal_hosts(context: Context) -> set[str] | None:
+    """The hosts of all metal sites; None where one of them could not be read."""
+    known: set[str] = set()
+    for site in context.document.sites:
+        sure(site)
+        hosts = nodes_of_site(context, site.name) if isinstance(site, MetalSite) else frozenset()
+        if hosts is None:
+            return None
+        known |= hosts
+    return known
+
+
+NAMES = (backup, users)
+PLACES = (controller_host,)

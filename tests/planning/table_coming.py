@@ -1,0 +1,289 @@
+"""Nodes, pools, sites and offerings that come, go, move or are only listed otherwise.
+
+Comes in: nothing. Goes out: `SCENES`, for test_table.
+"""
+
+from __future__ import annotations
+
+from orchestrator.planning.world import Running, Waiting
+from tests.planning.scene import GONE, HOUR, NOW, Edits, Scene, lost
+
+# Without what counts GPUs of these pools, so that nodes can move between them.
+FREE: Edits = {
+    "queues": [{"name": "all"}],
+    "budgets[people]": GONE,
+    "access.grants[1]": GONE,
+}
+RICH: Edits = {"budgets[cloud]": GONE, "budgets[elastic]": GONE}
+MIXED: Edits = {**FREE, "sites[hall].power": GONE, "sites[hall].fabric": GONE, "budgets[evening]": GONE}
+
+SCENES = (
+    Scene(
+        "everything for the first time",
+        old=None,
+        new={},
+        want="""
+        metadata.timezone: UTC -> Europe/Berlin [controller-only]
+        storage[home]: - -> {kind: nfs, path: /home… [in-place]
+        storage[scratch]: - -> {kind: local, path: /sc… [in-place]
+        sites[desk]: - -> {kind: local, network: … [controller-only]
+        sites[hall]: - -> {kind: metal, network: … [controller-only]
+        sites[use1]: - -> {kind: aws, network: {j… [controller-only]
+        pools[burst]: - -> {site: use1, fabric: {k… [controller-only]
+        pools[desk]: - -> {site: desk, nodes: des… [in-place] on desk-1
+        pools[h100]: - -> {site: hall, nodes: "h1… [in-place] on h100-[01-08]
+        pools[old]: - -> {site: hall, nodes: "a1… [in-place] on a100-[1-2]
+        queues[all]: - -> {guarantee: [{gpus: 60,… [controller-only]
+        queues[production]: - -> {parent: all, guarantee… [controller-only]
+        queues[research]: - -> {parent: all, guarantee… [controller-only]
+        budgets[cloud]: - -> {applies_to: {site: use… [controller-only]
+        budgets[elastic]: - -> {applies_to: {pool: bur… [controller-only]
+        budgets[evening]: - -> {domain: root, windows:… [controller-only]
+        budgets[people]: - -> {applies_to: {queue: re… [controller-only]
+        access.groups.infra: - -> {oidc: infra@example.or… [controller-only]
+        access.groups.research: - -> {posix: research, users… [controller-only]
+        access.grants[admin infra on site hall]: - -> {role: admin, to: infra… [controller-only]
+        access.grants[operator infra]: - -> {role: operator, to: in… [controller-only]
+        access.grants[read research on pool h100]: - -> {role: read, to: resear… [controller-only]
+        access.grants[submit research on queue research]: - -> {role: submit, to: rese… [controller-only]
+        record: record
+        h100.1: enrol configure(base,agent) accept h100-[01-08]
+        old.1: enrol configure(base,agent) accept a100-[1-2]
+        """,
+    ),
+    Scene(
+        "a node more",
+        old=FREE | {"pools[old].nodes": ["a100-1"], "sites[hall].fabric": GONE},
+        new=FREE | {"sites[hall].fabric": GONE},
+        want="""
+        pools[old].nodes[a100-2]: - -> a100-2 [in-place] on a100-2
+        record: record
+        old.1: enrol configure(base,agent) accept a100-2
+        """,
+    ),
+    Scene(
+        "a node less, from the middle",
+        old=FREE,
+        new=FREE | {"pools[h100].nodes": ["h100-[01-03]", "h100-[05-08]"]},
+        want="""
+        pools[h100].nodes[h100-04]: h100-04 -> - [drain-and-reconfigure] on h100-04
+        record: record
+        retire.h100.1: cordon drain retire h100-04
+        """,
+    ),
+    Scene(
+        "a node less that never came in",
+        new={"pools[old].nodes": ["a100-1"], "queues[research].guarantee[A100-SXM4-CUSTOM].gpus": 4},
+        nodes={"a100-2": None},
+        want="""
+        pools[old].nodes[a100-2]: a100-2 -> - [drain-and-reconfigure] on a100-2
+        record: record
+        """,
+    ),
+    Scene(
+        "a node less that is silent",
+        new={"pools[old].nodes": ["a100-1"]},
+        sights=(lost("a100-2"),),
+        want="""
+        pools[old].nodes[a100-2]: a100-2 -> - [drain-and-reconfigure] on a100-2
+        record: record
+        retire.old.1: cordon drain retire a100-2
+        """,
+    ),
+    Scene(
+        "a node less with a job on it",
+        new={"pools[old].nodes": ["a100-1"]},
+        running=(
+            Running(5, "bob", "research", ("a100-2",), 4, NOW + HOUR),
+            Running(6, "bob", "research", ("a100-1",), 4),
+        ),
+        waiting=(Waiting(7, "bob", "research", 8, "old"),),
+        want="""
+        pools[old].nodes[a100-2]: a100-2 -> - [drain-and-reconfigure] on a100-2
+        record: record
+        retire.old.1: cordon drain retire a100-2
+        job 5 drained on a100-2
+        job 7 delayed
+        """,
+    ),
+    Scene(
+        "a node from one pool in another",
+        old=MIXED,
+        new=MIXED | {"pools[old].nodes": ["a100-1"], "pools[h100].nodes": ["h100-[01-08]", "a100-2"]},
+        want="""
+        pools[h100].nodes[a100-2]: - -> a100-2 [drain-and-reconfigure] on a100-2
+        pools[old].nodes[a100-2]: a100-2 -> - [drain-and-reconfigure] on a100-2
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+    Scene(
+        "nodes in another order",
+        new={"pools[h100].nodes": ["h100-[05-08]", "h100-[01-04]"]},
+        want="""
+
+        """,
+    ),
+    Scene(
+        "a pool more",
+        old={"pools[old]": GONE, "queues[research].guarantee[A100-SXM4-CUSTOM]": GONE},
+        new={"queues[research].guarantee[A100-SXM4-CUSTOM]": GONE},
+        want="""
+        pools[old]: - -> {site: hall, nodes: "a1… [in-place] on a100-[1-2]
+        record: record
+        old.1: enrol configure(base,agent) accept a100-[1-2]
+        """,
+    ),
+    Scene(
+        "a pool less",
+        new={"pools[old]": GONE, "queues[research].guarantee[A100-SXM4-CUSTOM]": GONE},
+        want="""
+        pools[old]: {site: hall, nodes: "a1… -> - [drain-and-reconfigure] on a100-[1-2]
+        queues[research].guarantee[A100-SXM4-CUSTOM]: {gpus: 4} -> - [controller-only]
+        record: record
+        retire.old.1: cordon drain retire a100-[1-2]
+        """,
+    ),
+    Scene(
+        "a pool under another name",
+        old=FREE,
+        new=FREE | {"pools[old].name": "ampere"},
+        want="""
+        pools[ampere]: - -> {site: hall, nodes: "a1… [drain-and-reconfigure] on a100-[1-2]
+        pools[old]: {site: hall, nodes: "a1… -> - [drain-and-reconfigure] on a100-[1-2]
+        record: record
+        ampere.1: cordon drain configure(base,agent) accept uncordon a100-1
+        ampere.2: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+    Scene(
+        "a pool more that is bought",
+        new={
+            "pools[spot]": {
+                "name": "spot",
+                "site": "use1",
+                "size": {"max": 4},
+                "offerings": [{"type": "p5.48xlarge", "market": "spot", "max_usd_per_hour": 20}],
+            }
+        },
+        want="""
+        pools[spot]: - -> {site: use1, size: {max… [controller-only]
+        record: record
+        """,
+    ),
+    Scene(
+        "a site more",
+        new={"sites[attic]": {"name": "attic", "kind": "metal"}},
+        want="""
+        sites[attic]: - -> {kind: metal} [controller-only]
+        record: record
+        """,
+    ),
+    Scene(
+        "a head node that no pool names stays alone",
+        new={},
+        nodes={},
+        want="""
+
+        """,
+    ),
+    Scene(
+        "a bought pool that may grow less far",
+        new={"pools[burst].size.max": 15},
+        want="""
+        pools[burst].size.max: 16 -> 15 [controller-only]
+        record: record
+        """,
+    ),
+    Scene(
+        "an offering at another price",
+        new={"pools[burst].offerings[1].max_usd_per_hour": 25.5},
+        want="""
+        pools[burst].offerings[1].max_usd_per_hour: 30 -> 25.5 [controller-only]
+        record: record
+        """,
+    ),
+    Scene(
+        "an offering more at the end",
+        new={"pools[burst].offerings[3]": {"type": "p4d.24xlarge", "market": "on_demand"}},
+        want="""
+        pools[burst].offerings[3]: - -> {type: [p4d.24xlarge], … [controller-only]
+        record: record
+        """,
+    ),
+    Scene(
+        "offerings in another order",
+        new={
+            "pools[burst].offerings": [
+                {"type": "p5.48xlarge", "market": "spot", "max_usd_per_hour": 30},
+                {
+                    "type": "p5.48xlarge",
+                    "market": "capacity_reservation",
+                    "reservation": "cr-0123456789abcdef0",
+                },
+                {"type": ["p5.48xlarge", "p5en.48xlarge"], "market": "on_demand"},
+            ]
+        },
+        want="""
+        pools[burst].offerings: [{type: [p5.48xlarge], … -> [{type: [p5.48xlarge], … [controller-only]
+        record: record
+        """,
+    ),
+    Scene(
+        "an offering less that nothing stands in for",
+        old=RICH,
+        new=RICH | {"pools[burst].offerings[1]": GONE},
+        want="""
+        pools[burst].offerings[1]: {type: [p5.48xlarge], m… -> - [replace]
+        record: record
+        """,
+    ),
+    Scene(
+        "a dead reservation less",
+        new={"pools[burst].offerings[0]": GONE},
+        want="""
+        pools[burst].offerings[0]: {type: [p5.48xlarge], m… -> - [replace]
+        record: record
+        """,
+    ),
+    Scene(
+        "an offering with a type more",
+        new={"pools[burst].offerings[1].type": ["p5.48xlarge", "p5en.48xlarge"]},
+        want="""
+        pools[burst].offerings[1].type: [p5.48xlarge] -> [p5.48xlarge, p5en.48xl… [controller-only]
+        record: record
+        """,
+    ),
+    Scene(
+        "an offering with another type",
+        new={"pools[burst].offerings[1].type": "p5en.48xlarge"},
+        want="""
+        pools[burst].offerings[1].type: [p5.48xlarge] -> [p5en.48xlarge] [replace]
+        record: record
+        """,
+    ),
+    Scene(
+        "a zone more",
+        new={"sites[use1].zones": ["us-east-1a", "us-east-1b", "us-east-1c"]},
+        want="""
+        sites[use1].zones: [us-east-1a, us-east-1b] -> [us-east-1a, us-east-1b… [controller-only]
+        record: record
+        """,
+    ),
+    Scene(
+        "a zone less",
+        new={"sites[use1].zones": ["us-east-1a"]},
+        want="""
+        sites[use1].zones: [us-east-1a, us-east-1b] -> [us-east-1a] [replace]
+        record: record
+        """,
+    ),
+    Scene(
+        "a fabric for bought nodes",
+        new={"pools[burst].fabric": {"kind": "ethernet"}},
+        want="""
+        pools[burst].fabric.kind: efa -> ethernet [replace]
+        record: record
+        """,
+    ),
+)

@@ -1,0 +1,506 @@
+"""Changes of what hosts have: in place while work runs, or with work away, a few at a time.
+
+Comes in: nothing. Goes out: `SCENES`, for test_table.
+"""
+
+from __future__ import annotations
+
+from tests.planning.scene import GONE, Edits, Scene
+
+ONE: Edits = {"pools[old].update": {"max_unavailable": 1}}
+
+SCENES = (
+    Scene(
+        "a package more",
+        new={"sites[hall].system.packages.jq": ""},
+        want="""
+        sites[hall].system.packages.jq: - -> '' [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: configure(base) h100-[01-02]
+        h100.2: configure(base) h100-[03-08]
+        old.1: configure(base) a100-1
+        old.2: configure(base) a100-2
+        """,
+    ),
+    Scene(
+        "a package at another version",
+        new={"sites[hall].system.packages.libnccl2": "2.29.1-1+cuda13.1"},
+        want="""
+        sites[hall].system.packages.libnccl2: 2.28.9-1+cuda13.0 -> 2.29.1-1+cuda13.1
+        [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: configure(base) h100-[01-02]
+        h100.2: configure(base) h100-[03-08]
+        old.1: configure(base) a100-1
+        old.2: configure(base) a100-2
+        """,
+    ),
+    Scene(
+        "a package at any version",
+        new={"sites[hall].system.packages.libnccl2": ""},
+        want="""
+        sites[hall].system.packages.libnccl2: 2.28.9-1+cuda13.0 -> '' [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: configure(base) h100-[01-02]
+        h100.2: configure(base) h100-[03-08]
+        old.1: configure(base) a100-1
+        old.2: configure(base) a100-2
+        """,
+    ),
+    Scene(
+        "a package less",
+        new={"sites[hall].system.packages.htop": GONE},
+        want="""
+        sites[hall].system.packages.htop: '' -> - [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: configure(base) h100-[01-02]
+        h100.2: configure(base) h100-[03-08]
+        old.1: configure(base) a100-1
+        old.2: configure(base) a100-2
+        """,
+    ),
+    Scene(
+        "a package that Gangline wants anyway",
+        new={"sites[hall].system.packages.chrony": ""},
+        want="""
+        sites[hall].system.packages.chrony: - -> '' [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        """,
+    ),
+    Scene(
+        "another kernel",
+        new={"sites[hall].system.packages.linux-image-amd64": "6.1.99-1"},
+        want="""
+        sites[hall].system.packages.linux-image-amd64: - -> 6.1.99-1
+        [drain-and-reconfigure] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) reboot accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) reboot accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) reboot accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) reboot accept uncordon h100-[07-08]
+        old.1: cordon drain configure(base,agent) reboot accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) reboot accept uncordon a100-2
+        """,
+    ),
+    Scene(
+        "a part of the driver",
+        new={"sites[hall].system.packages.nvidia-persistenced": "580.126.20-1"},
+        want="""
+        sites[hall].system.packages.nvidia-persistenced: - -> 580.126.20-1
+        [drain-and-reconfigure] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        old.1: cordon drain configure(base,agent) accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+    Scene(
+        "a kernel setting",
+        new={'sites[hall].system.sysctls["vm.swappiness"]': "1"},
+        want="""
+        sites[hall].system.sysctls["vm.swappiness"]: 10 -> 1 [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: configure(base) h100-[01-02]
+        h100.2: configure(base) h100-[03-08]
+        old.1: configure(base) a100-1
+        old.2: configure(base) a100-2
+        """,
+    ),
+    Scene(
+        "a kernel setting more",
+        new={'sites[hall].system.sysctls["net.core.wmem_max"]': "67108864"},
+        want="""
+        sites[hall].system.sysctls["net.core.wmem_max"]: - -> 67108864 [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: configure(base) h100-[01-02]
+        h100.2: configure(base) h100-[03-08]
+        old.1: configure(base) a100-1
+        old.2: configure(base) a100-2
+        """,
+    ),
+    Scene(
+        "a kernel setting less",
+        new={'sites[hall].system.sysctls["vm.swappiness"]': GONE},
+        want="""
+        sites[hall].system.sysctls["vm.swappiness"]: 10 -> - [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: configure(base) h100-[01-02]
+        h100.2: configure(base) h100-[03-08]
+        old.1: configure(base) a100-1
+        old.2: configure(base) a100-2
+        """,
+    ),
+    Scene(
+        "other time servers",
+        new={"sites[hall].system.time_servers": ["ntp3.example.org"]},
+        want="""
+        sites[hall].system.time_servers: [ntp1.example.org, ntp2… -> [ntp3.example.org]
+        [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: configure(base) h100-[01-02]
+        h100.2: configure(base) h100-[03-08]
+        old.1: configure(base) a100-1
+        old.2: configure(base) a100-2
+        """,
+    ),
+    Scene(
+        "time servers in another order",
+        new={"sites[hall].system.time_servers": ["ntp2.example.org", "ntp1.example.org"]},
+        want="""
+
+        """,
+    ),
+    Scene(
+        "a user more",
+        new={"identity.users[carol]": {"name": "carol", "uid": 2003}},
+        want="""
+        identity.users[carol]: - -> {uid: 2003} [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: configure(base) h100-[01-02]
+        h100.2: configure(base) h100-[03-08]
+        old.1: configure(base) a100-1
+        old.2: configure(base) a100-2
+        """,
+    ),
+    Scene(
+        "a user less",
+        new={"identity.users[bob]": GONE},
+        want="""
+        identity.users[bob]: {uid: 2002} -> - [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: configure(base) h100-[01-02]
+        h100.2: configure(base) h100-[03-08]
+        old.1: configure(base) a100-1
+        old.2: configure(base) a100-2
+        """,
+    ),
+    Scene(
+        "a user in other groups",
+        new={"identity.users[alice].groups": ["research"]},
+        want="""
+        identity.users[alice].groups: [docker, research] -> [research] [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: configure(base) h100-[01-02]
+        h100.2: configure(base) h100-[03-08]
+        old.1: configure(base) a100-1
+        old.2: configure(base) a100-2
+        """,
+    ),
+    Scene(
+        "a user with another number",
+        new={"identity.users[alice].uid": 2009},
+        want="""
+        identity.users[alice].uid: 2001 -> 2009 [refused]
+        record: record
+        blocked: identity.users[alice].uid
+        """,
+    ),
+    Scene(
+        "users from elsewhere",
+        new={"identity": {"source": "sssd", "min_uid": 2000}},
+        want="""
+        identity.source: pushed -> sssd [drain-and-reconfigure] on a100-[1-2],h100-[01-08]
+        identity.users[alice]: {uid: 2001, groups: [do… -> - [in-place] on a100-[1-2],h100-[01-08]
+        identity.users[bob]: {uid: 2002} -> - [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        old.1: cordon drain configure(base,agent) accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+    Scene(
+        "the least number of a user",
+        new={"identity.min_uid": 1500},
+        want="""
+        identity.min_uid: 2000 -> 1500 [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: configure(agent) h100-[01-02]
+        h100.2: configure(agent) h100-[03-08]
+        old.1: configure(agent) a100-1
+        old.2: configure(agent) a100-2
+        """,
+    ),
+    Scene(
+        "the controller answers elsewhere",
+        new={"controller.address": "https://new.example.org:7443"},
+        want="""
+        controller.address: https://full.example.or… -> https://new.example.org…
+        [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: configure(agent) h100-[01-02]
+        h100.2: configure(agent) h100-[03-08]
+        old.1: configure(agent) a100-1
+        old.2: configure(agent) a100-2
+        """,
+    ),
+    Scene(
+        "more cores than before",
+        new={"pools[h100].cores": 200},
+        want="""
+        pools[h100].cores: 192 -> 200 [in-place] on h100-[01-08]
+        record: record
+        h100.1: configure(agent) h100-[01-02]
+        h100.2: configure(agent) h100-[03-08]
+        """,
+    ),
+    Scene(
+        "fewer cores than before",
+        new={"pools[h100].cores": 96},
+        want="""
+        pools[h100].cores: 192 -> 96 [drain-and-reconfigure] on h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        """,
+    ),
+    Scene(
+        "cores where nobody had said any",
+        new={"pools[old].cores": 64},
+        want="""
+        pools[old].cores: - -> 64 [drain-and-reconfigure] on a100-[1-2]
+        record: record
+        old.1: cordon drain configure(base,agent) accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+    Scene(
+        "cores no longer said",
+        new={"pools[h100].cores": GONE},
+        want="""
+        pools[h100].cores: 192 -> - [in-place] on h100-[01-08]
+        record: record
+        h100.1: configure(agent) h100-[01-02]
+        h100.2: configure(agent) h100-[03-08]
+        """,
+    ),
+    Scene(
+        "less memory than before",
+        new={"pools[h100].memory": "1TiB"},
+        want="""
+        pools[h100].memory: 2TiB -> 1TiB [drain-and-reconfigure] on h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        """,
+    ),
+    Scene(
+        "memory of a GPU",
+        new={"pools[old].gpu.memory": "81920MiB"},
+        want="""
+
+        """,
+    ),
+    Scene(
+        "memory of a GPU, another one",
+        new={"pools[old].gpu.memory": "40GiB"},
+        want="""
+        pools[old].gpu.memory: 80GiB -> 40GiB [in-place] on a100-[1-2]
+        record: record
+        old.1: configure(agent) a100-1
+        old.2: configure(agent) a100-2
+        """,
+    ),
+    Scene(
+        "a storage more",
+        new={"storage[data]": {"name": "data", "kind": "nfs", "source": "nas1:/data", "path": "/data"}},
+        want="""
+        storage[data]: - -> {kind: nfs, path: /data… [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        """,
+    ),
+    Scene(
+        "a storage on a site more",
+        new={"storage[home].sites": ["hall", "use1", "desk"]},
+        want="""
+        storage[home].sites: [hall, use1] -> [desk, hall, use1] [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        """,
+    ),
+    Scene(
+        "a storage on all sites",
+        new={"storage[home].sites": GONE},
+        want="""
+        storage[home].sites: [hall, use1] -> - [in-place] on a100-[1-2],h100-[01-08]
+        record: record
+        """,
+    ),
+    Scene(
+        "a driver for one pool",
+        new={"pools[h100].software.driver": "580.200.1"},
+        want="""
+        pools[h100].software.driver: 580.126.20 -> 580.200.1 [drain-and-reconfigure] on h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        """,
+    ),
+    Scene(
+        "a driver that is no longer looked after",
+        new={"pools[h100].software.driver": GONE},
+        want="""
+        pools[h100].software.driver: 580.126.20 -> - [controller-only]
+        record: record
+        """,
+    ),
+    Scene(
+        "other libraries",
+        new={"pools[h100].software.cuda": "13.1", "pools[h100].software.nccl": "2.29.1"},
+        want="""
+        pools[h100].software.cuda: 13.0 -> 13.1 [drain-and-reconfigure] on h100-[01-08]
+        pools[h100].software.nccl: 2.28.9 -> 2.29.1 [drain-and-reconfigure] on h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        """,
+    ),
+    Scene(
+        "other GPUs",
+        new={"pools[h100].gpu.model": "H200-SXM5-141GB"},
+        want="""
+        pools[h100].gpu.model: H100-SXM5-80GB -> H200-SXM5-141GB [drain-and-reconfigure] on h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        """,
+    ),
+    Scene(
+        "emulated GPUs",
+        new={"pools[old].gpu.emulate": "always"},
+        want="""
+        pools[old].gpu.emulate: auto -> always [drain-and-reconfigure] on a100-[1-2]
+        record: record
+        old.1: cordon drain configure(base,agent) accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+    Scene(
+        "never emulated, which metal never is",
+        new={"pools[old].gpu.emulate": "never"},
+        want="""
+        pools[old].gpu.emulate: auto -> never [controller-only]
+        record: record
+        """,
+    ),
+    Scene(
+        "no GPUs any more",
+        new={"pools[old].gpu": GONE, "queues[research].guarantee[A100-SXM4-CUSTOM]": GONE},
+        want="""
+        pools[old].gpu: {model: A100-SXM4-CUSTO… -> - [drain-and-reconfigure] on a100-[1-2]
+        queues[research].guarantee[A100-SXM4-CUSTOM]: {gpus: 4} -> - [controller-only]
+        record: record
+        old.1: cordon drain configure(base,agent) accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+    Scene(
+        "another fabric",
+        new={"pools[h100].fabric": {"kind": "roce", "rails": 4}},
+        want="""
+        pools[h100].fabric.kind: infiniband -> roce [drain-and-reconfigure] on h100-[01-08]
+        pools[h100].fabric.rails: 8 -> 4 [drain-and-reconfigure] on h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        """,
+    ),
+    Scene(
+        "a storage moved",
+        new={"storage[home].source": "nas2:/home"},
+        want="""
+        storage[home].source: nas1:/home -> nas2:/home [drain-and-reconfigure] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        old.1: cordon drain configure(base,agent) accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+    Scene(
+        "a storage at another path",
+        new={"storage[home].path": "/users"},
+        want="""
+        storage[home].path: /home -> /users [drain-and-reconfigure] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        old.1: cordon drain configure(base,agent) accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+    Scene(
+        "a storage less",
+        new={"storage[home]": GONE},
+        want="""
+        storage[home]: {kind: nfs, path: /home… -> - [drain-and-reconfigure] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        old.1: cordon drain configure(base,agent) accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+    Scene(
+        "a storage on fewer sites",
+        new={"storage[home].sites": ["use1"]},
+        want="""
+        storage[home].sites: [hall, use1] -> [use1] [drain-and-reconfigure] on a100-[1-2],h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        old.1: cordon drain configure(base,agent) accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+    Scene(
+        "a driver and a setting together",
+        new={"pools[h100].software.driver": "580.200.1", 'sites[hall].system.sysctls["vm.swappiness"]': "1"},
+        want="""
+        sites[hall].system.sysctls["vm.swappiness"]: 10 -> 1 [in-place] on a100-[1-2],h100-[01-08]
+        pools[h100].software.driver: 580.126.20 -> 580.200.1 [drain-and-reconfigure] on h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        old.1: configure(base) a100-1
+        old.2: configure(base) a100-2
+        """,
+    ),
+    Scene(
+        "one node at a time",
+        old=ONE,
+        new=ONE | {"pools[old].software.driver": "580.200.1"},
+        want="""
+        pools[old].software.driver: - -> 580.200.1 [drain-and-reconfigure] on a100-[1-2]
+        record: record
+        old.1: cordon drain configure(base,agent) accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+)

@@ -1,0 +1,170 @@
+"""Roles and check on real hosts: bare ones become as wanted, stay so, and every sabotage is found, named and healed."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.model.clock import SystemClock
+from orchestrator.model.cluster import (
+    ClusterSpec,
+    Emulate,
+    GpuSpec,
+    Host,
+    Identity,
+    IdentitySource,
+    Pool,
+    Site,
+    SiteKind,
+    Ssh,
+    System,
+    User,
+)
+from orchestrator.model.host import Desired, ItemKind, Step
+from orchestrator.planning.desired import Resolved, desired
+from orchestrator.provision.metal import ansible, archive, render
+from orchestrator.provision.metal.check import Checked, Target, check
+from tests.provision.metal.sabotages import REPOSITORY, SABOTAGES, extra, extra_items
+from tests.testbed.bed import Bed
+from tests.testbed.bed import Host as Machine
+
+pytestmark = pytest.mark.testbed
+
+
+def spec_of(hosts: Sequence[Machine]) -> ClusterSpec:
+    system = System(
+        packages=(("gl-held", "1.0"), ("gl-new", "2.0"), ("logrotate", "")),
+        sysctls=(("net.core.somaxconn", "4096"), ("vm.max_map_count", "1048576")),
+        time_servers=("time.example.org",),
+    )
+    users = (User("alice", 1500), User("bob", 1501), User("carol", 1502, ("research",)))
+    site = Site(
+        "hall",
+        SiteKind.METAL,
+        ssh=Ssh(user="ops"),
+        system=system,
+        hosts=tuple(Host(host.name, host.address) for host in hosts),
+    )
+    pool = Pool("h100", "hall", tuple(host.name for host in hosts), gpu=GpuSpec("H100", 8, Emulate.ALWAYS))
+    return ClusterSpec(
+        "atlas", identity=Identity(IdentitySource.PUSHED, users=users), sites=(site,), pools=(pool,)
+    )
+
+
+def wanted_of(spec: ClusterSpec) -> Desired:
+    """What the spec wants, and more files and units to sabotage."""
+    resolved = Resolved(archive.agent_archive().sha256, "http://127.0.0.1:9", "", "test")
+    base, agent = desired(spec, spec.pools[0], resolved).roles
+    return Desired((replace(base, items=(*base.items, *extra_items())), agent))
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass
+class Site2:
+    """Two hosts of a bed, a rendered folder, and the two things that are done with them."""
+
+    bed: Bed
+    hosts: list[Machine]
+    wanted: Desired
+    folder: Path
+
+    def check(self) -> dict[str, Checked]:
+        async def run(host: str, argv: list[str], stdin: bytes) -> Ran:
+            ssh = ["ssh", "-F", str(self.bed.ssh_config), host, shlex.join(argv)]
+            child = await asyncio.create_subprocess_exec(*ssh, stdin=-1, stdout=-1, stderr=-1)
+            out, err = await child.communicate(stdin)
+            assert child.returncode is not None
+            return Ran(child.returncode, out, err)
+
+        targets = [Target(host.name, self.wanted, host.address) for host in self.hosts]
+        checked = {each.sight.host: each for each in asyncio.run(check(targets, run, SystemClock()))}
+        assert {each.sight.reached for each in checked.values()} == {Step.DONE}, checked
+        return checked
+
+    def drift(self) -> dict[str, set[tuple[str, ItemKind, str, str]]]:
+        return {
+            host: {(each.role, each.kind, each.name, each.value) for each in checked.sight.drift}
+            for host, checked in self.check().items()
+        }
+
+    def play(self, *roles: str, check: bool = False) -> dict[str, ansible.HostRun]:
+        told: list[ansible.Progress] = []
+        tokens = {"gangline_join_tokens": {host.name: "a-join-token" for host in self.hosts}}
+        names = [host.name for host in self.hosts]
+        wanted = ansible.Play(self.folder, hosts=names, roles=roles, check=check, secret_vars=tokens)
+        runs = asyncio.run(ansible.play(wanted, told.append))
+        assert {each.host for each in told} == set(names)
+        return runs
+
+
+@pytest.fixture(scope="module")
+def site(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Site2:
+    """Two bare hosts, Debian 12 and 13, and a folder that is rendered for them."""
+    hosts = testbed.fresh(2, "12", "13")
+    for host in hosts:
+        host.inside(REPOSITORY).check()
+    spec = spec_of(hosts)
+    wanted = wanted_of(spec)
+    folder = tmp_path_factory.mktemp("rendered") / "out"
+    rendering = render.Rendering(spec, {"h100": wanted}, ssh_configs={"hall": testbed.ssh_config})
+    render.write(folder, render.render(rendering, archive.agent_archive()))
+    return Site2(testbed, hosts, wanted, folder)
+
+
+def test_bare_hosts_become_as_wanted_and_stay_so(site: Site2) -> None:
+    before = site.drift()
+    tried = site.play(check=True)
+    assert site.drift() == before, "check mode changes nothing"
+    assert {host: run.ok for host, run in tried.items()} == {host.name: True for host in site.hosts}
+
+    made = site.play()
+    assert {host: (run.ok, run.error) for host, run in made.items()} == {
+        host.name: (True, "") for host in site.hosts
+    }
+    assert all(run.changed > 0 for run in made.values())
+    assert site.drift() == {host.name: set() for host in site.hosts}
+
+    again = site.play()
+    assert {host: (run.changed, run.error) for host, run in again.items()} == {
+        host.name: (0, "") for host in site.hosts
+    }
+    for host in site.hosts:
+        assert host.inside("stat -c %a /etc/gangline/join").check() == "600"
+        assert host.inside(f"cat {extra('edited')}").check() == f"edited on {host.name}"
+        notes = " ".join(site.check()[host.name].notes)
+        assert "vm.max_map_count" in notes, "what a container can't set is told"
+
+
+def test_every_sabotage_is_found_named_and_healed_by_its_role(site: Site2) -> None:
+    assert site.drift() == {host.name: set() for host in site.hosts}, "begins as wanted"
+    expected: set[tuple[str, ItemKind, str, str]] = set()
+    for sabotage in SABOTAGES:
+        for host in site.hosts:
+            host.inside(sabotage.command).check()
+        expected.add(sabotage.key)
+        for name, checked in site.check().items():
+            drift = {(each.role, each.kind, each.name, each.value): each for each in checked.sight.drift}
+            key = sabotage.key
+            assert key in drift, (sabotage.title, name, sorted(drift))
+            assert sabotage.found in drift[key].found, (sabotage.title, name, drift[key])
+            assert {each[:3] for each in drift} == {each[:3] for each in expected}, (sabotage.title, name)
+
+    healed = site.play("base")
+    assert {run.error for run in healed.values()} == {""}
+    assert {role for drift in site.drift().values() for role, *_ in drift} == {"agent"}, (
+        "the other role's stays"
+    )
+    healed = site.play("agent")
+    assert {run.error for run in healed.values()} == {""}
+    assert site.drift() == {host.name: set() for host in site.hosts}

@@ -1,0 +1,213 @@
+"""A cluster on the testbed's hosts, brought up and changed by the real command in processes of its own.
+
+Comes in: a bed, hosts, what the file should say. Goes out: `Lab`: its file, its commands, its client. Called by: the
+tests of metal sites.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from orchestrator.client import Client
+from orchestrator.provision.local import LocalSite
+from tests.testbed.bed import Bed, Host
+
+GANGLINE = Path(sys.executable).with_name("gangline")
+DEADLINE_S = 120.0
+TICK_S = 0.1
+USER, UID = "alice", 20001
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command left."""
+
+    argv: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    def ok(self, code: int = 0) -> Done:
+        """AssertionError with everything it said unless it ended with that code."""
+        assert self.code == code, f"{' '.join(self.argv)}: exit {self.code}\n{self.out}\n{self.err}"
+        return self
+
+
+@dataclass
+class Lab:
+    """One cluster. `spec` is what its file says, as plain values; `write` puts it on disk."""
+
+    bed: Bed
+    hosts: list[Host]
+    folder: Path
+    port: int = 0  # 0: one that is free
+    spec: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.port = self.port or _free_port(self.bed.gateway)
+        self.home = self.folder / "home"
+        self.file = self.folder / "cluster.yaml"
+        self.spec = {
+            "apiVersion": "gangline/v1",
+            "kind": "Cluster",
+            "metadata": {"name": "lab"},
+            "controller": {"address": f"https://{self.bed.gateway}:{self.port}"},
+            "identity": {"source": "pushed", "users": [{"name": USER, "uid": UID}]},
+            "sites": [
+                {
+                    "name": "hall",
+                    "kind": "metal",
+                    "inventory": "hosts.yml",
+                    "ssh": {"user": "ops", "key": f"file:{self.bed.key}"},
+                }
+            ],
+            "pools": [
+                {
+                    "name": "lab",
+                    "site": "hall",
+                    "nodes": ",".join(host.name for host in self.hosts),
+                    "gpu": {"model": "H100-SXM5-80GB", "count": 8, "emulate": "always"},
+                }
+            ],
+        }
+        self.write()
+
+    @property
+    def pool(self) -> dict[str, Any]:
+        """The file's only pool."""
+        pool: dict[str, Any] = self.spec["pools"][0]
+        return pool
+
+    @property
+    def site(self) -> dict[str, Any]:
+        """The file's only site."""
+        site: dict[str, Any] = self.spec["sites"][0]
+        return site
+
+    def write(self) -> None:
+        """Put the file and its inventory on disk."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lines = {host.name: {"ansible_host": host.address} for host in self.hosts}
+        hosts = {"all": {"children": {"lab": {"hosts": lines}}}}
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump(hosts))
+        self.file.write_text(yaml.safe_dump(self.spec, sort_keys=False))
+
+    # --- commands -------------------------------------------------------------------------------------------------
+
+    def env(self, **more: str) -> dict[str, str]:
+        """What a person's shell has."""
+        return {"PATH": os.environ["PATH"], "HOME": str(self.folder), "GANGLINE_HOME": str(self.home), **more}
+
+    def run(self, *argv: str, timeout_s: float = 300.0, **env: str) -> Done:
+        """`gangline ARGV`."""
+        began = time.monotonic()
+        done = subprocess.run(
+            [str(GANGLINE), *argv],
+            env=self.env(**env),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+        )
+        return Done(argv, done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+
+    def up(self, *more: str, **env: str) -> Done:
+        """`gangline up FILE`."""
+        return self.run("up", str(self.file), "--yes", *more, **env)
+
+    def apply(self, *more: str, **env: str) -> Done:
+        """`gangline apply FILE --yes`."""
+        return self.run("apply", str(self.file), "--yes", *more, **env)
+
+    def plan(self, *more: str) -> dict[str, Any]:
+        """`gangline plan FILE -o json`."""
+        found: dict[str, Any] = json.loads(self.run("plan", str(self.file), "-o", "json", *more).ok().out)
+        return found
+
+    def drift(self) -> list[tuple[str, str, str, str]]:
+        """What differs: (host, kind, name, value), by `gangline drift -o json`."""
+        done = self.run("drift", str(self.file), "-o", "json")
+        assert done.code in (0, 3, 4), done
+        return [
+            (sight["host"], each["kind"], each["name"], each["value"])
+            for sight in json.loads(done.out)["items"]
+            for each in sight.get("drift", ())
+        ]
+
+    def start(self, *argv: str, **env: str) -> subprocess.Popen[str]:
+        """`gangline ARGV` in the background, its output to be read."""
+        return subprocess.Popen(
+            [str(GANGLINE), *argv],
+            env=self.env(**env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    # --- the controller -------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> Path:
+        """The controller's folder."""
+        return self.home / "state" / "lab"
+
+    def client(self) -> Client:
+        """The admin's."""
+        return Client(f"unix://{self.state / 'api.sock'}", patience_s=20.0)
+
+    def user(self) -> dict[str, str]:
+        """The environment of the person who submits jobs from elsewhere."""
+        with self.client() as client:
+            secret = client.create_token("submit", USER).secret
+        return {
+            "GANGLINE_TOKEN": secret,
+            "GANGLINE_SERVER": f"https://{self.bed.gateway}:{self.port}",
+            "GANGLINE_CA": str(self.state / "tls" / "ca.pem"),
+        }
+
+    def open_nodes(self) -> list[str]:
+        """Those that may be given work."""
+        with self.client() as client:
+            return [node.name for node in client.nodes() if node.open]
+
+    def stop(self) -> None:
+        """End the controller; hosts go with the bed."""
+        if self.state.exists():
+            LocalSite(self.state).stop_server(10.0)
+
+
+def _free_port(address: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def until(ready: Callable[[], T], what: str, deadline_s: float = DEADLINE_S) -> T:
+    """The first true answer; AssertionError if there is none in time."""
+    end = time.monotonic() + deadline_s
+    while not (found := ready()):
+        assert time.monotonic() < end, f"not within {deadline_s:g} s: {what}"
+        time.sleep(TICK_S)
+    return found
+
+
+def hostnames(hosts: Sequence[Host]) -> list[str]:
+    """Their names."""
+    return [host.name for host in hosts]

@@ -1,0 +1,132 @@
+"""Three bare hosts become a cluster, stay one, and run a gang: the whole way over real SSH, systemd and TLS."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.testbed.bed import Bed
+from tests.testbed.lab import USER, Done, Lab
+
+pytestmark = pytest.mark.testbed
+READY_S = 180  # from bare hosts to ready, at most
+TIMES_PING = 3  # a second `up` against a plain ping by Ansible of the same hosts
+TURNS = 5
+
+
+@pytest.fixture(scope="module")
+def first(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Done]]:
+    """Three hosts as just installed, of both releases, after their first `up`."""
+    lab = Lab(testbed, testbed.fresh(3, "12", "13"), tmp_path_factory.mktemp("lab"))
+    try:
+        yield lab, lab.up()
+    finally:
+        lab.stop()
+
+
+@pytest.fixture
+def lab(first: tuple[Lab, Done]) -> Lab:
+    return first[0]
+
+
+def test_bare_hosts_are_ready_in_time(first: tuple[Lab, Done]) -> None:
+    lab, done = first
+    done.ok()
+    print(f"\nthree bare hosts were ready after {done.seconds:.1f} s")  # noqa: T201 - a figure for people
+    assert lab.open_nodes() == ["h1", "h2", "h3"]
+    assert done.seconds <= READY_S
+
+
+def test_nothing_to_change_runs_no_ansible_and_is_quick(lab: Lab) -> None:
+    """In turn with a plain ping of the same hosts by Ansible; the medians are compared."""
+    lab.up().ok()
+    with lab.client() as client:
+        before = client.status().seq
+        ours, theirs = [], []
+        for _ in range(TURNS):
+            done = lab.up().ok()
+            assert "nothing to change" in done.err
+            ours.append(done.seconds)
+            theirs.append(ping(lab))
+        assert client.status().seq == before, "the ledger heard of it"
+    ratio = statistics.median(ours) / statistics.median(theirs)
+    print(  # noqa: T201 - a figure for people
+        f"\nup: {statistics.median(ours):.2f} s, ansible -m ping: {statistics.median(theirs):.2f} s, ratio {ratio:.2f}"
+    )
+    assert ratio <= TIMES_PING
+
+
+def ping(lab: Lab) -> float:
+    """Seconds that a plain ping by Ansible of all hosts takes."""
+    began = time.monotonic()
+    folder = lab.state / "ansible"
+    subprocess.run(
+        [Path(sys.executable).with_name("ansible"), "-i", "inventory.yml", "all", "-m", "ping"],
+        cwd=folder,
+        env=lab.env(ANSIBLE_CONFIG=str(folder / "ansible.cfg"), LC_ALL="C.UTF-8"),
+        check=True,
+        capture_output=True,
+    )
+    return time.monotonic() - began
+
+
+def test_a_full_run_changes_nothing(lab: Lab) -> None:
+    done = lab.up("--full").ok()
+    assert "(changed)" not in done.err
+    with lab.client() as client:
+        (step,) = [step for step in client.applies()[0].steps if step.id == "lab.full"]
+    assert [(result.host, result.ok, result.changed) for result in step.hosts] == [
+        ("h1", True, 0),
+        ("h2", True, 0),
+        ("h3", True, 0),
+    ]
+
+
+def test_a_gang_runs_as_the_person_who_submitted_it(lab: Lab) -> None:
+    script = 'echo "$RANK/$WORLD_SIZE $(hostname) $(id -un)"'
+    done = lab.run(
+        "run",
+        "-n",
+        "6",
+        "--gpus-per-task",
+        "4",
+        "--workdir",
+        f"/home/{USER}",
+        "--",
+        "sh",
+        "-c",
+        script,
+        **lab.user(),
+    ).ok()
+    lines = sorted(done.out.split("\n")[:-1])
+    assert lines == [f"{rank}/6 h{rank // 2 + 1} {USER}" for rank in range(6)]
+
+
+def test_the_plan_is_empty_and_nothing_drifts(lab: Lab) -> None:
+    plan = lab.plan()
+    assert (plan.get("changes", []), plan.get("steps", [])) == ([], [])
+    assert lab.run("plan", str(lab.file), "--detailed-exitcode").ok()
+    assert lab.drift() == []
+
+
+def test_what_was_changed_by_hand_is_found_named_and_healed_alone(lab: Lab) -> None:
+    h2 = lab.hosts[1]
+    h2.inside("echo 'x' >> /etc/gangline/agent.json").check()
+    h2.inside("chmod 600 /etc/security/limits.d/gangline.conf").check()
+    assert lab.drift() == [
+        ("h2", "file", "/etc/security/limits.d/gangline.conf", "mode"),
+        ("h2", "file", "/etc/gangline/agent.json", "content"),
+    ]
+    assert lab.run("drift", str(lab.file)).code == 3
+    lab.apply().ok()
+    with lab.client() as client:
+        touched = {node for step in client.applies()[0].steps for node in step.nodes}
+    assert touched == {"h2"}
+    assert lab.drift() == []
+    assert lab.open_nodes() == ["h1", "h2", "h3"]
