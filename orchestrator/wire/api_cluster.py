@@ -47,7 +47,7 @@ class Node(Answer):
     pool: str
     site: str
     contact: str = words(Contact, "Whether it answers.")
-    contact_at: datetime | None = Field(description="When it was heard of last, as the ledger has it.")
+    contact_at: datetime | None = Field(description="When it was heard of last.")
     open: bool = Field(description="Whether it may be given work.")
     marks: list[Mark]
     address: str
