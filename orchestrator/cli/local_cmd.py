@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli import options, paths
-from orchestrator.cli.arguments import SPAN
+from orchestrator.cli.arguments import PATIENCE
 from orchestrator.cli.session import note
 from orchestrator.cli.verbs import Example, verb
 from orchestrator.model.errors import GanglineError, InputError, NotFound, Unavailable
@@ -50,7 +50,7 @@ TICK_S = 0.1  # between two looks at the nodes
 @click.argument("file", metavar="FILE")
 @click.option(
     "--timeout",
-    type=SPAN,
+    type=PATIENCE,
     default="1m",
     show_default=True,
     metavar="AGE",
@@ -283,7 +283,7 @@ def _describe(node: Node) -> str:
 @click.option("--cancel-jobs", is_flag=True, help="Cancel all jobs first and wait for their end.")
 @click.option(
     "--timeout",
-    type=SPAN,
+    type=PATIENCE,
     default="2m",
     show_default=True,
     metavar="AGE",

@@ -59,7 +59,11 @@ if TYPE_CHECKING:
 )
 @click.option("--name", default="", metavar="NAME", help="Name of the job (default: the program's).")
 @click.option(
-    "--time", "time_limit", type=SPAN, default="0s", metavar="LIMIT", help="Time limit, such as 30m or 4h."
+    "--time",
+    "time_limit",
+    type=SPAN,
+    metavar="LIMIT",
+    help="Time limit, such as 30m or 4h; without it its queue's, else 4h.",
 )
 @click.option(
     "--env",

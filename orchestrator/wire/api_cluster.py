@@ -300,8 +300,7 @@ class CreateToken(Asked):
     role: Literal["read", "submit", "operator", "admin", "join"] = Field(examples=["submit"])
     name: str = Field(
         description="POSIX name that it acts as; of a join token the node's name, or * for any.",
-        min_length=1,
-        max_length=253,
+        pattern=r"^[^\s:,/\x00-\x20\x7f]{1,253}$",
         examples=["alice"],
     )
     expires_s: int = Field(0, ge=0, le=10 * 366 * 86400, description="Seconds until it ends; 0: never.")
