@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -246,6 +247,36 @@ def test_a_full_disk_under_stdout_is_an_error() -> None:
 
     assert done.returncode == 1
     assert b"No space left on device" in done.stderr
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("line", "code"), [("validate -", 2), ("completion zsh", 0), ("explain x", 2)])
+def test_closed_streams_are_no_mistake(closed: str, line: str, code: int) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -m orchestrator.cli {line} {closed}', sys.executable],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert "made a mistake" not in done.stderr
+
+
+@pytest.mark.system
+def test_a_second_interrupt_while_the_first_is_told_leaves_no_traceback() -> None:
+    script = (
+        "import os, signal, sys, time; from orchestrator.cli import errors, main;"
+        "main.run = lambda *_: os.kill(os.getpid(), signal.SIGINT) or time.sleep(60);"
+        "errors.report = main.run;"
+        "sys.argv = ['gangline']; sys.exit(main.main())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
 HEAVY = (
