@@ -78,7 +78,9 @@ async def revoke_token(hub: HubDep, caller: ReaderDep, token: TokenPath) -> Resp
     mine = any(found.id == token and _owns(caller, found) for found in hub.view.tokens.values())
     if not mine and not caller.has(Role.ADMIN):
         if not caller.has(Role.OPERATOR):  # who may not list it may not learn that it is there
-            raise NotFound("token.not-found", f"there is no token {token}")
+            raise NotFound(
+                "token.not-found", f"there is no token {token}", "`gangline token list` has their ids"
+            )
         hub.access.require(caller, Role.ADMIN)
     await hub.controller.do(commands.RevokeToken(token, caller.by))
     await hub.caught_up()

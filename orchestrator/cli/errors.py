@@ -104,9 +104,10 @@ def _write_error(error: GanglineError, session: Session) -> None:
 def _usage(error: click.ClickException) -> GanglineError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "gangline"
-    return GanglineError(
-        "cli.usage", _lower(error.format_message()).rstrip("."), f"`{path} --help` shows how it is used"
-    )
+    said = error.format_message().partition(". Choose from:")[
+        0
+    ]  # a list of lines; the argument's name has them too
+    return GanglineError("cli.usage", _lower(said).rstrip("."), f"`{path} --help` shows how it is used")
 
 
 def _unexpected(error: BaseException) -> GanglineError:

@@ -81,12 +81,13 @@ def columns(now: datetime) -> tuple[Column[JobSummary], ...]:
     )
 
 
-def listing(now: datetime, owner: str = "") -> Listing[JobSummary]:
-    """The list of jobs as of now; `owner`: whose jobs were asked for, empty for everyone's."""
-    whose = (
-        f" of {text.safe(owner)}; -a shows those of all users, --since 7d" if owner else "; --since 7d shows"
+def listing(now: datetime, owner: str = "", which: str = "") -> Listing[JobSummary]:
+    """The list of jobs as of now; `owner`: whose jobs were asked for, empty for everyone's; `which`: what else was."""
+    whose = f" of {text.safe(owner)}" if owner else ""
+    others = "-a shows those of all users, --since 7d older ones" if owner else "--since 7d shows older ones"
+    return Listing(
+        "JobList", columns(now), lambda job: str(job.id), f"no jobs{whose}{text.safe(which)}; {others}"
     )
-    return Listing("JobList", columns(now), lambda job: str(job.id), f"no jobs{whose} older ones")
 
 
 # --- one job ----------------------------------------------------------------------------------------------------

@@ -93,13 +93,20 @@ def jobs(
         def ask() -> list[JobSummary]:
             return _ask(client, wanted, queue, owner, name, since, limit)
 
+        which = _which(wanted, queue, name)
         if watch:
-            repeat(lambda: listing(now(), owner), ask)
+            repeat(lambda: listing(now(), owner, which), ask)
             return
         found = ask()
-        listing(now(), owner).print(found)
+        listing(now(), owner, which).print(found)
         if len(found) == limit == MOST:
             note(f"the newest {MOST}; -n 0 shows all")
+
+
+def _which(states: list[str], queue: str, name: str) -> str:
+    """The filters in words: where nothing passes them, they are what to look at."""
+    parts = [" named " + name if name else "", " in queue " + queue if queue else ""]
+    return "".join(parts) + (" that are " + " or ".join(states) if states else "")
 
 
 def _states(given: tuple[str, ...]) -> list[str]:

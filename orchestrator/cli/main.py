@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from orchestrator.cli.commands import SECTIONS
+from orchestrator.cli.commands import ELSEWHERE, SECTIONS
 from orchestrator.cli.session import Session
 from orchestrator.cli.verbs import SETTINGS, Example, Verbs
 
@@ -49,6 +49,7 @@ class Root(Verbs):
     cls=Root,
     lazy={name: lazy for members in SECTIONS.values() for name, lazy in members.items()},
     context_settings=SETTINGS,
+    elsewhere=ELSEWHERE,
     examples=[
         Example("gangline demo", "everything on this machine, in half a minute"),
         Example(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -95,6 +96,9 @@ def _parse(words: list[str]) -> None:
     [
         (["jbos"], 2, "there is no command 'jbos'; did you mean jobs"),
         (["jobs", "--all-user"], 2, "--all-users"),
+        (["squeue"], 2, "there is no command 'squeue'; here it is `gangline jobs`"),
+        (["scancel", "7"], 2, "here it is `gangline cancel ID`"),
+        (["completion"], 2, "missing argument '{bash|zsh|fish}' [cli.usage]"),
         (["job", "shwo", "1"], 2, "there is no command 'shwo'; did you mean show?"),
         (["explain", "twelve"], 2, "'twelve' is no job id"),
         (["explain"], 2, "missing argument 'ID'"),
@@ -122,6 +126,16 @@ def test_usage_errors_are_one_sentence_with_a_hint(
     assert words in said.err
     assert "  hint: " in said.err
     assert "Traceback" not in said.err
+
+
+def test_what_other_tools_say_is_answered_with_commands_that_exist() -> None:
+    from orchestrator.cli.commands import ELSEWHERE
+
+    assert not set(ELSEWHERE) & set(COMMANDS)
+    for told in ELSEWHERE.values():
+        for line in re.findall("`(gangline [^`]*)`", told):
+            words = [word for word in line.split()[1:] if word.islower()]
+            assert words[0] in COMMANDS, line
 
 
 def test_no_argument_at_all_shows_the_help_and_is_a_usage_error(gangline: Run) -> None:

@@ -127,6 +127,16 @@ STATUS = wire.Status(
 )
 
 
+def test_a_pool_without_nodes_is_named(controller: Make, gangline: Run) -> None:
+    controller()
+
+    assert (
+        gangline("nodes", "--pool", "nope").err
+        == "no nodes in pool nope; `gangline nodes` shows those of all pools\n"
+    )
+    assert gangline("nodes").err == "no nodes; `gangline up cluster.yaml` brings them\n"
+
+
 def test_status() -> None:
     assert words(STATUS).split("\n") == [
         "  cluster     lab",

@@ -63,6 +63,10 @@ def test_no_jobs_is_a_message_and_no_error(controller: Make, gangline: Run) -> N
 
     assert (said.code, said.out) == (0, "")
     assert said.err == "no jobs of alice; -a shows those of all users, --since 7d older ones\n"
+    filtered = gangline("jobs", "--queue", "nope", "--state", "held,waiting", "--name", "x")
+    assert filtered.err.startswith(
+        "no jobs of alice named x in queue nope that are held or waiting; -a shows"
+    )
     assert gangline("jobs", "-a").err == "no jobs; --since 7d shows older ones\n"
     assert json.loads(gangline("jobs", "-o", "json").out)["items"] == []
 
