@@ -91,14 +91,23 @@ def _write_error(error: GanglineError, session: Session) -> None:
     if session.output == "json":
         document = as_json(error)
         if found:
-            document["errors"] = [each.to_json() for each in found]
+            document["errors"] = [_plain(each) for each in found]
         _write(json.dumps(document) + "\n")
-    elif found:
+    elif found and all(getattr(each, "file", "") for each in found):
         from orchestrator.spec import render
 
         _write(render(found) + "\n")
+    elif found:  # faults of options, or those that the server found in what was sent: they have no file
+        said = [GanglineError(each.code, each.message, each.hint, each.path) for each in found]
+        _write(safe_lines("".join(map(lines, said))))
     else:
         _write(safe_lines(lines(error)))
+
+
+def _plain(found: Any) -> dict[str, Any]:
+    """A fault of a document, or of a request, as a record."""
+    known: dict[str, Any] = found.to_json() if hasattr(found, "to_json") else found.model_dump(mode="json")
+    return known
 
 
 def _usage(error: click.ClickException) -> GanglineError:

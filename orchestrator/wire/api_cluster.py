@@ -294,13 +294,18 @@ class Health(Answer):
 # --- tokens ---------------------------------------------------------------------------------------------------------
 
 
+PRINCIPAL_NAME = "^[^ :,/\\t\\n\\r]+$"  # no POSIX name and no node's holds these
+
+
 class CreateToken(Asked):
     """A token to make."""
 
     role: Literal["read", "submit", "operator", "admin", "join"] = Field(examples=["submit"])
     name: str = Field(
         description="POSIX name that it acts as; of a join token the node's name, or * for any.",
-        pattern=r"^[^\s:,/\x00-\x20\x7f]{1,253}$",
+        min_length=1,
+        max_length=253,
+        json_schema_extra={"pattern": PRINCIPAL_NAME},
         examples=["alice"],
     )
     expires_s: int = Field(0, ge=0, le=10 * 366 * 86400, description="Seconds until it ends; 0: never.")

@@ -40,9 +40,9 @@ def test_secret_is_shown_once_and_kept_nowhere(served: Served) -> None:
     assert secret[4:] not in ledger
 
 
-@pytest.mark.parametrize("name", ["a b", "", "a:b", "a\n", "x" * 254])
+@pytest.mark.parametrize("name", ["a b", "a:b", "a\n", "a\x1b"])
 def test_token_needs_a_name_that_a_machine_can_know(served: Served, name: str) -> None:
-    assert served.post("/tokens", {"role": "submit", "name": name}).code == "request.string-pattern-mismatch"
+    assert served.post("/tokens", {"role": "submit", "name": name}).code == "token.bad-name"
 
 
 @pytest.mark.parametrize("name", ["alice", "CORP\\alice", "alice@example.org", "svc$"])

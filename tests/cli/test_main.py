@@ -17,7 +17,9 @@ from orchestrator.cli.commands import SECTIONS
 from orchestrator.cli.main import EXIT_CODES, main, root
 from orchestrator.cli.session import Session
 from orchestrator.cli.verbs import Verb, Verbs
+from orchestrator.client import InvalidInput
 from orchestrator.model.errors import Conflict, GanglineError, InputError, Refused, TimedOut, Unavailable
+from orchestrator.wire.api import Problem, ProblemItem
 from tests.cli.conftest import Said
 
 Run = Callable[..., Said]
@@ -190,6 +192,25 @@ def test_a_mistake_of_ours_shows_no_traceback_unless_asked(
     )
     monkeypatch.setenv("GANGLINE_DEBUG", "1")
     assert "Traceback" in gangline("init").err
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_faults_that_the_server_found_in_a_request_are_told(
+    gangline: Run, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    item = ProblemItem(path="why", code="request.string-too-long", message="too long", hint="shorten it")
+    problem = Problem(title="x", status=422, detail="too long", code="request.invalid", errors=[item])
+    session = Session(output=output)
+    monkeypatch.setattr("orchestrator.cli.main.Session", lambda: session)
+    raising(monkeypatch, InvalidInput(problem))
+
+    said = gangline("init")
+
+    assert said.code == 2
+    if output == "text":
+        assert said.err == "error: why: too long [request.string-too-long]\n  hint: shorten it\n"
+    else:
+        assert json.loads(said.err)["errors"][0]["code"] == "request.string-too-long"
 
 
 def test_control_characters_in_errors_are_escaped(gangline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
