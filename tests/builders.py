@@ -64,13 +64,14 @@ def job(
     tasks: int = 0,
     gpus: int = 1,
     cores: int = 0,
+    memory: int = 0,
     models: tuple[str, ...] = (),
     node_failures: int = 5,
     job_failures: int = 0,
     **rest: Any,
 ) -> JobSpec:
-    """A gang of `nodes` nodes or `tasks` tasks (one task if neither is given), `gpus` and `cores` each."""
-    share = PerNode(gpus, cores, 0, models)
+    """A gang of `nodes` nodes or `tasks` tasks (one task if neither is given), `gpus`, `cores`, `memory` bytes each."""
+    share = PerNode(gpus, cores, memory, models)
     request = Request(nodes=nodes, per_node=share) if nodes else Request(tasks=tasks or 1, per_task=share)
     rest.setdefault("launch", LaunchKind.RANKS)
     return JobSpec(name, request, ("true",), retries=Retries(node_failures, job_failures), **rest)

@@ -16,7 +16,7 @@ from orchestrator.api.deps import CallerDep, HubDep, ReaderDep, problems, reply
 from orchestrator.api.hub import Hub
 from orchestrator.controller import commands
 from orchestrator.controller.view import NodeView
-from orchestrator.model.cluster import DrainThen
+from orchestrator.model.cluster import DrainThen, Pool
 from orchestrator.model.errors import NotFound
 from orchestrator.model.node import MarkKind
 from orchestrator.wire import api_cluster as wire
@@ -36,7 +36,7 @@ UncordonNodeBody = Annotated[wire.UncordonNode, Body(default_factory=wire.Uncord
 async def list_nodes(hub: HubDep, _: ReaderDep) -> Response:
     """All nodes, with their devices and why they get no work."""
     pools = render_cluster.pools_of(hub.view.cluster)
-    items = [render_cluster.node(view, pools) for view in render_cluster.nodes_of(hub.view)]
+    items = [_render(hub, view, pools) for view in render_cluster.nodes_of(hub.view)]
     return reply(wire.NodeList(items=items))
 
 
@@ -82,8 +82,11 @@ async def _act(hub: Hub, caller: Caller, node: str, command: commands.Command) -
 
 def node_reply(hub: Hub, name: str) -> Response:
     """The node as an answer. NotFound."""
-    view = _node(hub, name)
-    return reply(render_cluster.node(view, render_cluster.pools_of(hub.view.cluster)))
+    return reply(_render(hub, _node(hub, name), render_cluster.pools_of(hub.view.cluster)))
+
+
+def _render(hub: Hub, view: NodeView, pools: dict[str, Pool]) -> wire.Node:
+    return render_cluster.node(view, pools, hub.controller.beats.heard_at_us(view.name))
 
 
 def _node(hub: Hub, name: str) -> NodeView:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from orchestrator.controller.explain import Explanation
 from orchestrator.controller.view import AttemptView, JobView
-from orchestrator.model.attempt import ENDED_STATES, AttemptSummary, Placement, RankFailure
+from orchestrator.model.attempt import ENDED_STATES, AttemptSummary, JobState, Placement, RankFailure
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, PerNode
 from orchestrator.model.reasons import WORDS
@@ -78,7 +78,7 @@ def _summary(view: JobView, waits_for: ReasonRecord | None) -> dict[str, object]
         "started_at": time_of(view.started_us),
         "ended_at": time_of(view.ended_us),
         "time_limit_s": spec.time_limit_s,
-        "exit_code": view.exit_code if view.state in ENDED_STATES else None,
+        "exit_code": _exit_code(view),
         "why": view.why,
         "hold": view.hold,
         "attempts": view.attempts,
@@ -86,6 +86,12 @@ def _summary(view: JobView, waits_for: ReasonRecord | None) -> dict[str, object]
         "lost": view.attempt.lost if view.attempt else False,
         "reason": reason(waits_for),
     }
+
+
+def _exit_code(view: JobView) -> int | None:
+    """None for what is not over, and for a job that was cancelled before any process of it ran: 0 would be success."""
+    ran = view.started_us or view.exit_code or view.state is JobState.SUCCEEDED
+    return view.exit_code if view.state in ENDED_STATES and ran else None
 
 
 def node_names(view: JobView) -> list[str]:

@@ -36,8 +36,9 @@ def nodes_of(view: View) -> list[NodeView]:
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
 
-def node(view: NodeView, pools: dict[str, Pool]) -> wire.Node:
-    """A node with its devices and who holds them."""
+def node(view: NodeView, pools: dict[str, Pool], heard_us: int | None = None) -> wire.Node:
+    """A node with its devices and who holds them. `heard_us`: when this controller has heard it last; before that
+    the ledger's last change of its contact is what is known."""
     facts = view.facts or _NO_FACTS
     pool = pools.get(view.pool)
     holders = dict(view.slots)
@@ -46,7 +47,7 @@ def node(view: NodeView, pools: dict[str, Pool]) -> wire.Node:
         pool=view.pool,
         site=pool.site if pool else "",
         contact=view.contact.value,
-        contact_at=time_of(view.contact_us),
+        contact_at=time_of(heard_us or view.contact_us),
         open=view.open,
         marks=[_mark(mark) for mark in view.marks],
         address=view.address,

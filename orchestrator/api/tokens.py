@@ -9,6 +9,7 @@ at most; a token makes none, so that a stolen one ends when it is revoked.
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from orchestrator.controller import commands
 from orchestrator.ledger.records import Token
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Role
-from orchestrator.model.errors import NotFound, Refused
+from orchestrator.model.errors import InputError, NotFound, Refused
 from orchestrator.wire import api_cluster as wire
 from orchestrator.wire.api import PREFIX
 
@@ -61,6 +62,13 @@ async def list_tokens(hub: HubDep, caller: ReaderDep) -> Response:
 async def create_token(hub: HubDep, caller: CallerDep, body: wire.CreateToken) -> Response:
     """A new token. Its secret is in this answer and nowhere else."""
     _check(caller, body)
+    if not re.fullmatch(wire.PRINCIPAL_NAME, body.name) or not body.name.isprintable():
+        raise InputError(
+            "token.bad-name",
+            f"{body.name!r} is no name of a person or a node",
+            "write a name as `id -un` prints it; for a join token the node's, or *",
+            "name",
+        )
     secret, token_id = new_secret(), new_id()
     expires_us = hub.clock.now_us() + body.expires_s * SECOND if body.expires_s else 0
     sha256 = sha256_of(secret)
@@ -78,7 +86,9 @@ async def revoke_token(hub: HubDep, caller: ReaderDep, token: TokenPath) -> Resp
     mine = any(found.id == token and _owns(caller, found) for found in hub.view.tokens.values())
     if not mine and not caller.has(Role.ADMIN):
         if not caller.has(Role.OPERATOR):  # who may not list it may not learn that it is there
-            raise NotFound("token.not-found", f"there is no token {token}")
+            raise NotFound(
+                "token.not-found", f"there is no token {token}", "`gangline token list` has their ids"
+            )
         hub.access.require(caller, Role.ADMIN)
     await hub.controller.do(commands.RevokeToken(token, caller.by))
     await hub.caught_up()

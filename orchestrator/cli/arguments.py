@@ -10,8 +10,6 @@ from typing import Any
 
 import click
 
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
 
 class JobId(click.ParamType[int]):
     """A job's number."""
@@ -32,17 +30,36 @@ class JobId(click.ParamType[int]):
 
 
 class Span(click.ParamType[int]):
-    """A length of time, `90s`, `30m`, `4h`, `3d`, `1h30m`, in seconds."""
+    """A length of time as in files, `90s`, `30m`, `1h30m`, in seconds. Nothing (`0s`) is none, unless `or_none`: for a
+    limit it would come out as the opposite, no limit at all."""
 
     name = "duration"
+
+    def __init__(self, *, or_none: bool = False) -> None:
+        self._or_none = or_none
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """`1h30m` -> 5400."""
         if isinstance(value, int):
             return value
-        if not re.fullmatch(r"([0-9]{1,9}[smhd])+", value):
+        from orchestrator.wire import quantities
+
+        seconds = quantities.seconds(value)
+        if seconds is None:
             self.fail(f"'{value}' is no length of time: write 90s, 30m, 4h, 3d or 1h30m", param, ctx)
-        return sum(int(count) * SECONDS[unit] for count, unit in re.findall(r"([0-9]+)([smhd])", value))
+        if seconds == 0 and not self._or_none:
+            self.fail(f"'{value}' is no time at all: write 90s, 30m, 4h, 3d or 1h30m", param, ctx)
+        return seconds
+
+
+class Age(click.ParamType[int]):
+    """A length of time in seconds, or `all`: 0, for there is no oldest."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """`8h` -> 28800."""
+        return 0 if value == "all" else Span().convert(value, param, ctx)
 
 
 class Variable(click.ParamType[tuple[str, str]]):
@@ -91,4 +108,6 @@ JOB = JobId()
 NUMBER = Whole(0)
 COUNT = Whole(1)
 SPAN = Span()
+PATIENCE = Span(or_none=True)  # how long to wait for something: not at all is an answer
+AGE = Age()
 VARIABLE = Variable()

@@ -30,6 +30,7 @@ PATIENCE_S = 120.0  # how long a controller may be away, as during its restart, 
 LOOK_S = 2.0  # between two looks at why a job waits
 SOON_S = 0.7  # a start takes less: until then these are not worth a line
 BRIEF = ("wait.next-pass", "wait.starting")
+LONGEST_WHY = 1024  # characters that the API takes
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -138,7 +139,7 @@ class Attached:
         """No node can set it up: it is held until a person repairs it, and nobody may be there to do that."""
         self._status.clear()
         if self._own:
-            self._cancel(now=False)
+            self._cancel(f"it could not be prepared: {'; '.join(job.faults)}")
             hint = "it was cancelled; put right what the nodes say, and run it again"
         else:
             hint = f"put right what the nodes say, then `gangline release {job.id}`"
@@ -176,7 +177,7 @@ class Attached:
 
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         self._status.say(f"nobody reads the output any more: asking job {self._job} to end")
-        self._cancel(now=False)
+        self._cancel("nobody read its output any more")
 
     # --- signals ----------------------------------------------------------------------------------------------
 
@@ -203,11 +204,12 @@ class Attached:
             self._status.say(f"asking job {self._job} to end; once more kills it now")
         else:
             self._status.say(f"killing job {self._job}; once more leaves it alone")
-        threading.Thread(target=self._cancel, kwargs={"now": self._asked > 1}, daemon=True).start()
+        threading.Thread(target=self._cancel, args=("interrupted", self._asked > 1), daemon=True).start()
 
-    def _cancel(self, *, now: bool) -> None:
+    def _cancel(self, why: str, now: bool = False) -> None:
+        """`why` stays with the job: whoever looks at it later has nothing else."""
         try:
-            self._client.cancel(self._job, "interrupted", now=now)
+            self._client.cancel(self._job, why[:LONGEST_WHY], now=now)
         except GanglineError as error:
             if error.http_status != 409:  # it has ended by itself
                 self._status.say(safe_lines(lines(error)).rstrip())

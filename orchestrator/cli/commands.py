@@ -1,7 +1,7 @@
 """The table of the command: every verb, where it lives, its one line of help, in the order of the help page.
 
-Comes in: nothing. Goes out: `SECTIONS`. Called by: main (help without loading anything), reference. A test holds these
-lines equal to the first lines of the commands' own help.
+Comes in: nothing. Goes out: `SECTIONS`, `ELSEWHERE` (what other tools call them). Called by: main (help without loading
+anything), reference. A test holds these lines equal to the first lines of the commands' own help.
 """
 
 from __future__ import annotations
@@ -67,4 +67,25 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "completion": _at("about_cmd", "completion", "Print the completion script of a shell."),
         "version": _at("about_cmd", "version", "Print the version of Gangline and what it speaks."),
     },
+}
+
+# What people type who come from Slurm or Kubernetes.
+ELSEWHERE: dict[str, str] = {
+    "sbatch": "`gangline submit JOB.yaml`, or `gangline run -- COMMAND`",
+    "srun": "`gangline run -- COMMAND`",
+    "squeue": "`gangline jobs`",
+    "scancel": "`gangline cancel ID`",
+    "sinfo": "`gangline nodes` or `gangline gpus`",
+    "sacct": "`gangline jobs --since 7d`",
+    "scontrol": "`gangline job show`, `hold`, `release`, `requeue` or `gangline node cordon`",
+    "sprio": "`gangline explain ID`",
+    "get": "`gangline jobs`, `nodes`, `gpus` or `queues`",
+    "describe": "`gangline job show ID` or `gangline explain ID`",
+    "show": "`gangline job show ID`",
+    "delete": "`gangline cancel ID`",
+    "kill": "`gangline cancel ID`",
+    "list": "`gangline jobs`",
+    "ps": "`gangline jobs`",
+    "cordon": "`gangline node cordon NODE`",
+    "uncordon": "`gangline node uncordon NODE`",
 }

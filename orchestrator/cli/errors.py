@@ -91,22 +91,32 @@ def _write_error(error: GanglineError, session: Session) -> None:
     if session.output == "json":
         document = as_json(error)
         if found:
-            document["errors"] = [each.to_json() for each in found]
+            document["errors"] = [_plain(each) for each in found]
         _write(json.dumps(document) + "\n")
-    elif found:
+    elif found and all(getattr(each, "file", "") for each in found):
         from orchestrator.spec import render
 
         _write(render(found) + "\n")
+    elif found:  # faults of options, or those that the server found in what was sent: they have no file
+        said = [GanglineError(each.code, each.message, each.hint, each.path) for each in found]
+        _write(safe_lines("".join(map(lines, said))))
     else:
         _write(safe_lines(lines(error)))
+
+
+def _plain(found: Any) -> dict[str, Any]:
+    """A fault of a document, or of a request, as a record."""
+    known: dict[str, Any] = found.to_json() if hasattr(found, "to_json") else found.model_dump(mode="json")
+    return known
 
 
 def _usage(error: click.ClickException) -> GanglineError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "gangline"
-    return GanglineError(
-        "cli.usage", _lower(error.format_message()).rstrip("."), f"`{path} --help` shows how it is used"
-    )
+    said = error.format_message().partition(". Choose from:")[
+        0
+    ]  # a list of lines; the argument's name has them too
+    return GanglineError("cli.usage", _lower(said).rstrip("."), f"`{path} --help` shows how it is used")
 
 
 def _unexpected(error: BaseException) -> GanglineError:

@@ -51,7 +51,7 @@ def words(found: Explanation, now: datetime) -> str:
     if found.reason is None:
         return f"job {found.job} is {found.state}, and nothing is in its way"
     lines = [
-        wrap(f"job {found.job} is {found.state}: {safe(found.reason.sentence)} [{found.reason.code}]"),
+        wrap(f"{_head(found)}{safe(found.reason.sentence)} [{found.reason.code}]"),
         "",
     ]
     if found.place:
@@ -64,12 +64,20 @@ def words(found: Explanation, now: datetime) -> str:
     return "\n".join(lines)
 
 
+def _head(found: Explanation) -> str:
+    held = (
+        found.reason is not None and found.reason.code == "wait.held"
+    )  # then the sentence says the state itself
+    return f"job {found.job}: " if held else f"job {found.job} is {found.state}: "
+
+
 def _ahead(found: Explanation) -> str:
     from orchestrator.cli.text import plural
 
     if found.place == 1:
         return "nothing before it"
-    return f"{plural(found.place - 1, 'job')} before it ask for {plural(found.ahead_gpus, 'GPU')}"
+    ask = "asks" if found.place == 2 else "ask"
+    return f"{plural(found.place - 1, 'job')} before it {ask} for {plural(found.ahead_gpus, 'GPU')}"
 
 
 def _blockers(found: Explanation, now: datetime) -> list[str]:

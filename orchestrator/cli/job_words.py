@@ -13,7 +13,10 @@ from typing import Any
 from orchestrator.cli import text
 from orchestrator.cli.output import Column, Listing
 from orchestrator.cli.tables import Cell, Head, render
+from orchestrator.model.job import DEFAULT_TIME_LIMIT_S
 from orchestrator.wire.api import Attempt, Job, JobSummary, PastAttempt, Resources
+
+DEFAULT_TIME_LIMITS = tuple((str(workload), limit) for workload, limit in DEFAULT_TIME_LIMIT_S.items())
 
 MOODS = {
     "running": "ok",
@@ -78,12 +81,13 @@ def columns(now: datetime) -> tuple[Column[JobSummary], ...]:
     )
 
 
-def listing(now: datetime, owner: str = "") -> Listing[JobSummary]:
-    """The list of jobs as of now; `owner`: whose jobs were asked for, empty for everyone's."""
-    whose = (
-        f" of {text.safe(owner)}; -a shows those of all users, --since 7d" if owner else "; --since 7d shows"
+def listing(now: datetime, owner: str = "", which: str = "") -> Listing[JobSummary]:
+    """The list of jobs as of now; `owner`: whose jobs were asked for, empty for everyone's; `which`: what else was."""
+    whose = f" of {text.safe(owner)}" if owner else ""
+    others = "-a shows those of all users, --since 7d older ones" if owner else "--since 7d shows older ones"
+    return Listing(
+        "JobList", columns(now), lambda job: str(job.id), f"no jobs{whose}{text.safe(which)}; {others}"
     )
-    return Listing("JobList", columns(now), lambda job: str(job.id), f"no jobs{whose} older ones")
 
 
 # --- one job ----------------------------------------------------------------------------------------------------
@@ -162,7 +166,7 @@ def card(job: Job) -> str:
         ("command", _command(spec.command)),
         ("workdir", spec.workdir or "a folder of its own"),
         ("output", spec.output),
-        ("time limit", text.span(job.time_limit_s) if job.time_limit_s else "none of its own"),
+        ("time limit", _time_limit(job)),
         ("labels", ", ".join(f"{name}={value}" for name, value in spec.labels.items())),
         ("submitted", text.instant(job.submitted_at)),
         ("started", text.instant(job.started_at) if job.started_at else ""),
@@ -187,6 +191,14 @@ def fields(rows: Sequence[tuple[str, str]]) -> list[str]:
     shown = [(name, value) for name, value in rows if value]
     wide = max((len(name) for name, _ in shown), default=0)
     return [f"  {name:{wide}}  {text.safe(value)}" for name, value in shown]
+
+
+def _time_limit(job: Job) -> str:
+    if job.time_limit_s:
+        return text.span(job.time_limit_s)
+    usual = dict(DEFAULT_TIME_LIMITS).get(job.workload)
+    default = text.span(usual) if usual else "none"
+    return f"none of its own: its queue's, else {default} for {job.workload} work"
 
 
 def _command(argv: Sequence[str]) -> str:

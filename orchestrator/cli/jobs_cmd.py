@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli import completing, options
-from orchestrator.cli.arguments import JOB, NUMBER, SPAN
+from orchestrator.cli.arguments import AGE, JOB, NUMBER
 from orchestrator.cli.session import note
 from orchestrator.cli.verbs import SETTINGS, Example, Verbs, verb
 from orchestrator.model.attempt import JobState
@@ -47,6 +47,7 @@ MOST = 100  # jobs that are shown unless told otherwise
 @click.option("--name", metavar="NAME", default="", help="Only of this name.")
 @click.option(
     "--since",
+    type=AGE,
     metavar="AGE",
     default="1d",
     show_default=True,
@@ -70,7 +71,7 @@ def jobs(
     states: tuple[str, ...],
     queue: str,
     name: str,
-    since: str,
+    since: int,
     limit: int,
     watch: bool,
 ) -> None:
@@ -85,21 +86,27 @@ def jobs(
     from orchestrator.cli.watching import repeat
 
     wanted = _states(states)
-    age = None if since == "all" else SPAN.convert(since, None, None)
     context = chosen()
     owner = "" if all_users else user or own_name(context)
     with connect(context) as client:
 
         def ask() -> list[JobSummary]:
-            return _ask(client, wanted, queue, owner, name, age, limit)
+            return _ask(client, wanted, queue, owner, name, since, limit)
 
+        which = _which(wanted, queue, name)
         if watch:
-            repeat(lambda: listing(now(), owner), ask)
+            repeat(lambda: listing(now(), owner, which), ask)
             return
         found = ask()
-        listing(now(), owner).print(found)
+        listing(now(), owner, which).print(found)
         if len(found) == limit == MOST:
             note(f"the newest {MOST}; -n 0 shows all")
+
+
+def _which(states: list[str], queue: str, name: str) -> str:
+    """The filters in words: where nothing passes them, they are what to look at."""
+    parts = [" named " + name if name else "", " in queue " + queue if queue else ""]
+    return "".join(parts) + (" that are " + " or ".join(states) if states else "")
 
 
 def _states(given: tuple[str, ...]) -> list[str]:
@@ -114,11 +121,11 @@ def _states(given: tuple[str, ...]) -> list[str]:
 
 
 def _ask(
-    client: Client, states: list[str], queue: str, owner: str, name: str, age: int | None, limit: int
+    client: Client, states: list[str], queue: str, owner: str, name: str, since: int, limit: int
 ) -> list[JobSummary]:
     from orchestrator.cli.text import now
 
-    since_us = 0 if age is None else int((now().timestamp() - age) * 1_000_000)
+    since_us = int((now().timestamp() - since) * 1_000_000) if since else 0
     return list(
         client.jobs(states=states, queue=queue, owner=owner, name=name, since_us=since_us, most=limit)
     )

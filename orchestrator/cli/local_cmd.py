@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import click
 
 from orchestrator.cli import options, paths
-from orchestrator.cli.arguments import SPAN
+from orchestrator.cli.arguments import PATIENCE
 from orchestrator.cli.session import note
 from orchestrator.cli.verbs import Example, verb
 from orchestrator.model.errors import GanglineError, InputError, NotFound, Unavailable
@@ -52,7 +52,7 @@ TICK_S = 0.1  # between two looks at the nodes
 @click.argument("file", metavar="FILE")
 @click.option(
     "--timeout",
-    type=SPAN,
+    type=PATIENCE,
     default="1m",
     show_default=True,
     metavar="AGE",
@@ -70,9 +70,10 @@ def up(file: str, timeout: int, full: bool, yes: bool) -> int:
     The controller and local agents run on in the background; `gangline down` stops them. Running it again changes what
     differs and starts what has died. Exit code 4: some nodes are not ready yet; run it again.
     """
-    from orchestrator.cli.contexts import remember
+    from orchestrator.cli.contexts import Contexts, remember
 
     spec = read_cluster(file)
+    Contexts.load()  # what can't be read ends this before anything is started
     bringing = Bringing(spec)
     context = bringing.controller()
     remember(context)
@@ -332,7 +333,7 @@ def _describe(node: Node) -> str:
 @click.option("--cancel-jobs", is_flag=True, help="Cancel all jobs first and wait for their end.")
 @click.option(
     "--timeout",
-    type=SPAN,
+    type=PATIENCE,
     default="2m",
     show_default=True,
     metavar="AGE",
@@ -346,10 +347,29 @@ def down(cluster: str | None, cancel_jobs: bool, timeout: int) -> int:
     in the ledger. --cancel-jobs ends all of them first.
     """
     name, state = _which(cluster)
+    if cancel_jobs:
+        _check_that_jobs_can_be_cancelled(name, state)
     code = take_down(name, state, cancel_jobs=cancel_jobs, timeout_s=timeout)
     if code == 0:
         note(f"nothing was deleted: the ledger and the logs are in {state}")
     return code
+
+
+def _check_that_jobs_can_be_cancelled(name: str, state: Path) -> None:
+    """It takes a controller, and without one they run on: whoever wants them gone must not believe that they are."""
+    from orchestrator.cli.contexts import connect
+    from orchestrator.cli.demo_cmd import processes_of
+
+    context = _context(name, state)
+    if context is not None and connect(context, patience_s=0.0, timeout_s=5.0).healthy():
+        return
+    if processes_of(state):
+        raise Unavailable(
+            "down.no-controller",
+            f"no controller of {name} answers, so its jobs can't be cancelled; some of its processes run",
+            "`gangline up` starts one, then run this again; without --cancel-jobs the rest is stopped and jobs run on",
+        )
+    note("jobs: none runs; those that wait are in the ledger, for the next `gangline up`")
 
 
 def _which(cluster: str | None) -> tuple[str, Path]:
@@ -389,7 +409,7 @@ def take_down(
         context = _context(name, state)
         if context is not None and site.server() is not None:
             with connect(context, patience_s=0.0) as client:
-                left = _settle(client, cancel_jobs, timeout_s)
+                left = _settle(client, cancel_jobs, timeout_s, tell)
             if left and cancel_jobs:
                 named = ", ".join(map(str, left))
                 tell(f"not ended within {timeout_s:.0f} s: job(s) {named}; nothing was stopped")
@@ -400,7 +420,7 @@ def take_down(
     return 0
 
 
-def _settle(client: Client, cancel: bool, timeout_s: float) -> list[int]:
+def _settle(client: Client, cancel: bool, timeout_s: float, tell: Callable[[str], None]) -> list[int]:
     """Jobs that hold something when all is said and done; all are cancelled first if wanted."""
     try:
         if not cancel:
@@ -409,6 +429,8 @@ def _settle(client: Client, cancel: bool, timeout_s: float) -> list[int]:
         live = [job.id for job in client.jobs(states=("held", "waiting", "starting", "running", "ending"))]
         for job_id in live:
             _cancel(client, job_id)
+        if live:
+            tell(f"jobs: cancelling {len(live)}")
         while live and time.monotonic() < deadline:
             if client.wait_once(live[0], min(5.0, max(0.1, deadline - time.monotonic()))).ended:
                 live.pop(0)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LONGEST_HELD = 65536  # bytes of an unfinished line that are kept back for its end
 READ = 1 << 20
+PATIENCE_S = 30.0  # how long the controller may be away in the midst of it, as during its restart
 
 
 class Printer:
@@ -92,12 +93,14 @@ def logs(
     from orchestrator.cli.contexts import connect
     from orchestrator.client.follow import ranks_of
 
-    with connect(patience_s=30.0) as client:
+    with connect() as client:  # where nobody answers at all, that is said soon
         job = client.job(job_id)
-        number = attempt or _newest(job)
-        if number == 0 and not follow:
-            _tell_nothing(job)
+    number = attempt or _newest(job)
+    if number == 0:
+        _tell_nothing(job)
+        if job.ended or not follow:
             return 0
+    with connect(patience_s=PATIENCE_S) as client:
         wanted = _ranks(ranks, ranks_of(job, number) if number else job.ranks)
         printer = Printer(max(wanted, default=0) + 1 if len(wanted) > 1 else 1, label=label)
         if follow:

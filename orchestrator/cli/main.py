@@ -7,12 +7,14 @@ tests. No traceback leaves here unless GANGLINE_DEBUG=1 asks for one.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from typing import Any
 
 import click
 
-from orchestrator.cli.commands import SECTIONS
+from orchestrator.cli.commands import ELSEWHERE, SECTIONS
 from orchestrator.cli.session import Session
 from orchestrator.cli.verbs import SETTINGS, Example, Verbs
 
@@ -47,6 +49,7 @@ class Root(Verbs):
     cls=Root,
     lazy={name: lazy for members in SECTIONS.values() for name, lazy in members.items()},
     context_settings=SETTINGS,
+    elsewhere=ELSEWHERE,
     examples=[
         Example("gangline demo", "everything on this machine, in half a minute"),
         Example(
@@ -72,14 +75,35 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command; returns its exit code."""
     session = Session()
     arguments = sys.argv[1:] if argv is None else argv
+    _stand_ins()
     try:
         code = run(arguments, session)
         sys.stdout.flush()
         return code
     except BaseException as error:  # noqa: BLE001 - the last place: it becomes a sentence and an exit code
+        if argv is None:
+            _next_interrupt_ends()
         from orchestrator.cli import errors
 
         return errors.report(error, session)
+
+
+def _stand_ins() -> None:
+    """A caller may have closed any of the three (`>&-`): the null device stands in, so that nothing else that is opened
+    gets its number, and what is written goes nowhere."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
+
+
+def _next_interrupt_ends() -> None:
+    """Somebody may press Ctrl-C again while we say goodbye: that ends us at once, without another traceback."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run(arguments: list[str], session: Session) -> int:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from orchestrator.wire.api_cluster import GpuPool, Node
 
 
+NO_NODES = "no nodes; `gangline up cluster.yaml` brings them"
+
+
 # --- nodes --------------------------------------------------------------------------------------------------------
 
 
@@ -51,15 +54,15 @@ def nodes(pool: str, watch: bool) -> None:
             return [node for node in client.nodes() if pool in ("", node.pool)]
 
         if watch:
-            repeat(lambda: node_listing(now()), ask)
+            repeat(lambda: node_listing(now(), pool), ask)
         else:
-            node_listing(now()).print(ask())
+            node_listing(now(), pool).print(ask())
 
 
-def node_listing(now: datetime) -> Listing[Node]:
-    """The list of nodes as of now."""
+def node_listing(now: datetime, pool: str = "") -> Listing[Node]:
+    """The list of nodes as of now; `pool`: the one that was asked for."""
     from orchestrator.cli.output import Column, Listing
-    from orchestrator.cli.text import ago, size
+    from orchestrator.cli.text import ago, safe, size
 
     columns: tuple[Column[Node], ...] = (
         Column("NAME", lambda node: node.name, cut=True),
@@ -77,9 +80,8 @@ def node_listing(now: datetime) -> Listing[Node]:
         Column("AGENT", lambda node: node.agent_version or "-", wide=True),
         Column("WHY", why_closed, cut=True),
     )
-    return Listing(
-        "NodeList", columns, lambda node: node.name, "no nodes; `gangline up cluster.yaml` brings them"
-    )
+    none = f"no nodes in pool {safe(pool)}; `gangline nodes` shows those of all pools" if pool else NO_NODES
+    return Listing("NodeList", columns, lambda node: node.name, none)
 
 
 def node_state(node: Node) -> Cell:

@@ -59,7 +59,11 @@ if TYPE_CHECKING:
 )
 @click.option("--name", default="", metavar="NAME", help="Name of the job (default: the program's).")
 @click.option(
-    "--time", "time_limit", type=SPAN, default="0s", metavar="LIMIT", help="Time limit, such as 30m or 4h."
+    "--time",
+    "time_limit",
+    type=SPAN,
+    metavar="LIMIT",
+    help="Time limit, such as 30m or 4h; without it its queue's, else 4h.",
 )
 @click.option(
     "--env",
@@ -110,7 +114,8 @@ def run(
     Everything starts together or not at all. No GPUs are given unless asked for. The output of all ranks is printed
     here, and the exit code is the job's own; 125 means that Gangline failed, 126 that the job was refused.
 
-    The job gets PATH as it is here and the variables given by --env, nothing else of this environment.
+    The job gets PATH as it is here and the variables given by --env, nothing else of this environment, and no
+    standard input.
     Ctrl-C asks the job to end; a second one kills it; a third one leaves it alone and returns.
     """
     from orchestrator.cli.attached import PATIENCE_S, Attached

@@ -41,9 +41,20 @@ def _state_options(function: click.decorators.FC) -> click.decorators.FC:
         "--state",
         type=click.Path(),
         metavar="FOLDER",
-        help="Its state folder (default: /var/lib/gangline/CLUSTER).",
+        help="Its state folder (default: a person's own of that cluster, else /var/lib/gangline/CLUSTER).",
     )
     return state(cluster(function))
+
+
+def _state_of_some(state: str | None, cluster: str) -> Path:
+    """The folder that is meant; without a word about it, that of the current cluster if it is on this machine."""
+    from orchestrator.cli.contexts import Contexts
+
+    if not state and not cluster:
+        contexts = Contexts.load()
+        found = contexts.known.get(contexts.current)
+        state = found.state if found is not None else ""
+    return _state(state, cluster)
 
 
 def _state(state: str | None, cluster: str) -> Path:
@@ -150,13 +161,14 @@ def _no_extra(error: ModuleNotFoundError) -> GanglineError:
 def backup(file: str, state: str | None, cluster: str) -> None:
     """Copy a ledger into one new file, whoever works on it.
 
-    The copy is consistent and proved to be readable. FILE must not exist.
+    The copy is consistent and proved to be readable. FILE must not exist. Without --cluster or --state it is the
+    ledger of the current cluster, if that is on this machine.
     """
     try:
         from orchestrator.store import backup as store
     except ModuleNotFoundError as error:
         raise _no_extra(error) from None
-    store.backup(_state(state, cluster), Path(file).absolute())
+    store.backup(_state_of_some(state, cluster), Path(file).absolute())
     contents = store.verify(Path(file).absolute())
     sys.stdout.write(f"{file}\n")
     note(f"{contents.last:,} events of cluster {contents.cluster or '(no name yet)'}")
@@ -178,7 +190,8 @@ def restore(file: str, state: str | None, cluster: str) -> None:
     """Put a backup in the place of a ledger.
 
     The controller must be stopped. The ledger that was there is kept beside it under a dated name. A restored
-    controller starts nothing and ends nothing until `gangline server recover` has taken back what runs.
+    controller starts nothing and ends nothing until `gangline server recover` has taken back what runs. Without
+    --cluster or --state it is the ledger of the current cluster, if that is on this machine.
     """
     from orchestrator.model.clock import SystemClock
 
@@ -186,7 +199,7 @@ def restore(file: str, state: str | None, cluster: str) -> None:
         from orchestrator.store.restore import restore as put_back
     except ModuleNotFoundError as error:
         raise _no_extra(error) from None
-    folder = _state(state, cluster)
+    folder = _state_of_some(state, cluster)
     aside = put_back(Path(file), folder, SystemClock().now_us())
     note(f"restored into {folder}" + (f"; the ledger before it is {aside}" if aside else ""))
     note("next: start the controller, then `gangline server recover`")

@@ -42,7 +42,7 @@ def words(found: Status) -> str:
     rows = [
         ("cluster", found.cluster or "none yet: `gangline up cluster.yaml` gives the controller its nodes"),
         ("controller", f"version {found.version}, epoch {found.epoch}, {found.seq:,} events"),
-        ("as of", f"{ago(found.updated_at, found.now)} ago" if found.updated_at else ""),
+        ("last event", f"{ago(found.updated_at, found.now)} ago" if found.updated_at else ""),
         ("nodes", _nodes(found)),
         ("GPUs", _gpus(found)),
         ("jobs", _jobs(found)),

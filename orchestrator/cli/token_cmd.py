@@ -52,12 +52,10 @@ def token() -> None:
 @click.option(
     "--name", required=True, metavar="NAME", help="POSIX name that it acts as; for join: the node, or *."
 )
-@click.option(
-    "--expires", type=SPAN, default="0s", metavar="AGE", help="When it ends, such as 30d; without it: never."
-)
+@click.option("--expires", type=SPAN, metavar="AGE", help="When it ends, such as 30d; without it: never.")
 @options.output("text", "json", "yaml")
 @options.controller
-def create(role: str, name: str, expires: int) -> None:
+def create(role: str, name: str, expires: int | None) -> None:
     """Make a token and print its secret, this once.
 
     The controller keeps a hash only. Give the secret to a client by GANGLINE_TOKEN.
@@ -66,7 +64,7 @@ def create(role: str, name: str, expires: int) -> None:
     from orchestrator.cli.output import record
 
     with connect() as client:
-        made = client.create_token(role, name, expires)
+        made = client.create_token(role, name, expires or 0)
     record("TokenCreated", made, lambda: made.secret)
     if current().output == "text":
         note(f"token {made.id} ({role} as {name}); the secret is not shown again")
@@ -109,7 +107,9 @@ def token_listing(now: datetime) -> Listing[Token]:
 
 
 @verb(
-    "revoke", group=token, examples=[Example("gangline token revoke t-3", "it is worth nothing from now on")]
+    "revoke",
+    group=token,
+    examples=[Example("gangline token revoke tok-93b690f56224", "it is worth nothing from now on")],
 )
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @options.controller

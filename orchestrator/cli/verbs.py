@@ -54,16 +54,19 @@ class Verb(click.Command):
 
 
 class Verbs(click.Group):
-    """A group of verbs; members may be given as `Lazy`. A word that is nearly a member is answered with it."""
+    """A group of verbs; members may be given as `Lazy`. A word that is nearly a member is answered with it, one
+    that other tools have with what is said here (`elsewhere`)."""
 
     def __init__(
         self,
         *args: Any,
         lazy: dict[str, Lazy] | None = None,
         examples: Sequence[Example] = (),
+        elsewhere: dict[str, str] | None = None,
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
+        self.elsewhere = elsewhere or {}
         self.lazy = lazy or {}
         self.examples = tuple(examples)
 
@@ -85,6 +88,8 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
     def _near(self, ctx: click.Context, name: str) -> str:
+        if name in self.elsewhere:
+            return f"; here it is {self.elsewhere[name]}"
         near = get_close_matches(name, self.list_commands(ctx), n=3, cutoff=0.6)
         return f"; did you mean {' or '.join(near)}?" if near else ""
 

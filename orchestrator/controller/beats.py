@@ -62,6 +62,11 @@ class Beats:
         """Microseconds since the node was heard; the controller's own absence does not count."""
         return self._clock.monotonic_us() - max(self._heard_us.get(node, 0), self._listening_us)
 
+    def heard_at_us(self, node: str) -> int | None:
+        """When the node was heard last, UTC; None if this controller has not heard it yet. Any thread may ask."""
+        heard_us = self._heard_us.get(node)
+        return None if heard_us is None else self._clock.now_us() - (self._clock.monotonic_us() - heard_us)
+
     def begun(self, at_us: int) -> None:
         """The core's present cycle began then. Cycles take moments: one that took longer was stopped with its process,
         or its machine slept, and heard nobody meanwhile. Silence counts from now on."""

@@ -199,7 +199,9 @@ def create_token(desk: Desk, command: commands.CreateToken) -> None:
 def revoke_token(desk: Desk, command: commands.RevokeToken) -> None:
     """A token out."""
     if command.id not in desk.state.tokens:
-        raise NotFound("token.not-found", f"there is no token {command.id}")
+        raise NotFound(
+            "token.not-found", f"there is no token {command.id}", "`gangline token list` has their ids"
+        )
     desk.writer.token(command.id, events.TokenRevoked(command.id), command.by)
 
 

@@ -49,9 +49,14 @@ def _forgotten(desk: Desk, holding: Holding) -> bool:
 
 def recover(desk: Desk, command: Recover) -> RecoverResult:
     """Take orphans back, whole gangs at a time, and let starts go on."""
-    silent = [node.name for node in desk.state.nodes.values() if node.wanted and node.name not in desk.told]
+    waits = desk.state.recovering  # otherwise nobody is waited for, and who has told is not kept
+    silent = [
+        node.name
+        for node in desk.state.nodes.values()
+        if waits and node.wanted and node.name not in desk.told
+    ]
     missing = [name for name in silent if name not in command.without]
-    if desk.state.recovering and missing:
+    if missing:
         raise Conflict(
             "recover.nodes-silent",
             f"{len(missing)} node(s) have not told what they hold: {', '.join(missing[:10])}",
@@ -66,7 +71,7 @@ def recover(desk: Desk, command: Recover) -> RecoverResult:
             left.append((str(attempt), problem))
         elif not over:
             recovered.append(str(attempt))
-    if desk.state.recovering:
+    if waits:
         desk.writer.record(events.LedgerRecovered(tuple(silent)), "ledger", command.by)
     return RecoverResult(tuple(recovered), tuple(left), tuple(silent))
 

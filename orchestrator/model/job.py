@@ -31,6 +31,15 @@ class Workload(Word):
     INTERACTIVE = "interactive"
 
 
+# Seconds a job may run when neither it nor its queue says; serving runs until it is stopped (DESIGN section 5).
+DEFAULT_TIME_LIMIT_S = {
+    Workload.SERVING: 0,
+    Workload.TRAINING: 24 * 3600,
+    Workload.BATCH: 4 * 3600,
+    Workload.INTERACTIVE: 2 * 3600,
+}
+
+
 class OnLost(Word):
     """What an attempt out of contact needs before the next one may start."""
 

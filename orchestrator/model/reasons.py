@@ -27,11 +27,25 @@ class Reason:
 
     def sentence(self) -> str:
         """The reason in people's words, with its numbers."""
-        return WORDS[self.code].sentence.format(**dict(self.facts))
+        return WORDS[self.code].sentence.format(**self._words())
 
     def action(self) -> str:
         """What the person can do, with the same numbers."""
-        return WORDS[self.code].action.format(**dict(self.facts))
+        return WORDS[self.code].action.format(**self._words())
+
+    def _words(self) -> dict[str, str | int]:
+        """The facts as sentences have them: memory is bytes, and said in a unit for people."""
+        words = dict(self.facts)
+        memory = words.get("memory")
+        return words | ({"memory": _size(memory)} if isinstance(memory, int) else {})
+
+
+def _size(count: int) -> str:
+    """Bytes as `960GiB`, `1.5GiB`, `300MiB`."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f}".removesuffix(".0") + unit
+    return f"{count} bytes"
 
 
 class Wording(NamedTuple):
@@ -60,8 +74,8 @@ WORDS: dict[str, Wording] = {
     ),
     "wait.tasks": Wording(
         "capacity",
-        "its {tasks} tasks of {gpus} GPU(s) and {cores} core(s) start together; {fit} would fit now in pool {pool} "
-        "({free} GPU(s) free in all, {taken} taken)",
+        "its {tasks} tasks of {gpus} GPU(s), {cores} core(s), {memory} of memory start together; {fit} would fit now "
+        "in pool {pool} ({free} GPU(s) free in all, {taken} taken)",
         "wait for the jobs named as blockers, ask for fewer tasks, or cancel what is not needed",
     ),
     "wait.cores": Wording(
@@ -72,7 +86,7 @@ WORDS: dict[str, Wording] = {
     ),
     "wait.memory": Wording(
         "capacity",
-        "it needs {nodes} node(s) with {memory} free bytes of memory each; {fit} of {open} open node(s) in pool {pool} "
+        "it needs {nodes} node(s) with {memory} of free memory each; {fit} of {open} open node(s) in pool {pool} "
         "have them",
         "ask for less memory, or wait for running jobs to end",
     ),
@@ -98,7 +112,8 @@ WORDS: dict[str, Wording] = {
     ),
     "wait.recovering": Wording(
         "controller",
-        "the ledger was restored from a backup, and {silent} node(s) have not told yet what they hold",
+        "the ledger was restored from a backup: nothing starts before what runs has been taken back "
+        "({silent} node(s) have not told yet what they hold)",
         "`gangline server recover` takes running jobs back and lets starts go on",
     ),
     "wait.no-cluster": Wording(
@@ -126,12 +141,14 @@ WORDS: dict[str, Wording] = {
     ),
     "never.nodes": Wording(
         "refusal",
-        "it needs {nodes} node(s) with {gpus} GPU(s), {cores} core(s) each; the best pool has {most} such node(s)",
+        "it needs {nodes} node(s) with {gpus} GPU(s), {cores} core(s), {memory} of memory each; the best pool has "
+        "{most} such node(s)",
         "ask for less, or add nodes to the cluster's spec",
     ),
     "never.tasks": Wording(
         "refusal",
-        "it needs {tasks} tasks of {gpus} GPU(s), {cores} core(s) in one pool; the best pool takes {most}",
+        "it needs {tasks} tasks of {gpus} GPU(s), {cores} core(s), {memory} of memory in one pool; the best pool "
+        "takes {most}",
         "ask for fewer tasks, or add nodes to the cluster's spec",
     ),
     "never.limit": Wording(

@@ -22,17 +22,9 @@ from orchestrator.ledger.statement import Statement
 from orchestrator.model.attempt import Placement
 from orchestrator.model.decisions import Decision, Reporter, Start
 from orchestrator.model.ids import AttemptId
-from orchestrator.model.job import JobSpec, Workload
+from orchestrator.model.job import DEFAULT_TIME_LIMIT_S, JobSpec, Workload
 from orchestrator.model.reasons import Reason, reason
 from orchestrator.scheduler import place, refuse
-
-# Seconds a job may run when neither it nor its queue says; serving runs until it is stopped (DESIGN section 5).
-DEFAULT_TIME_LIMIT_S = {
-    Workload.SERVING: 0,
-    Workload.TRAINING: 24 * 3600,
-    Workload.BATCH: 4 * 3600,
-    Workload.INTERACTIVE: 2 * 3600,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +34,16 @@ class Policy:
     default_time_limit_s: tuple[tuple[Workload, int], ...] = tuple(DEFAULT_TIME_LIMIT_S.items())
 
     def time_limit_s(self, state: State, spec: JobSpec) -> int:
-        """The job's own limit, else its queue's default, else its workload's; 0 is endless."""
+        """The job's own limit, else its queue's default, else its workload's, which its queue's longest one bounds;
+        0 is endless."""
         if spec.time_limit_s:
             return spec.time_limit_s
         queue = state.queue(spec.queue)
         if queue is not None and queue.limits.default_time_limit_s:
             return queue.limits.default_time_limit_s
-        return dict(self.default_time_limit_s)[spec.workload]
+        usual = dict(self.default_time_limit_s)[spec.workload]
+        most = queue.limits.max_time_limit_s if queue is not None else 0
+        return min(usual or most, most) if most else usual
 
 
 @dataclass(slots=True)

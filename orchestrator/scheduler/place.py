@@ -243,6 +243,7 @@ def _capacity_reason(pool: PoolCapacity, need: Need) -> Reason:
             tasks=need.units,
             gpus=need.gpus,
             cores=need.cores,
+            memory=need.memory,
             fit=_fit(pool, need),
             pool=pool.name,
             free=free,

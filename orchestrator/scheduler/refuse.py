@@ -70,9 +70,10 @@ def _never_capacity(state: State, spec: JobSpec) -> Reason | None:
     most = max((_most_units(state, pool, need) for pool in pools if suits(pool, spec)), default=0)
     if most >= need.units:
         return None
+    shape = {"gpus": need.gpus, "cores": need.cores, "memory": need.memory}
     if need.spread:
-        return reason("never.nodes", nodes=need.units, gpus=need.gpus, cores=need.cores, most=most)
-    return reason("never.tasks", tasks=need.units, gpus=need.gpus, cores=need.cores, most=most)
+        return reason("never.nodes", nodes=need.units, **shape, most=most)
+    return reason("never.tasks", tasks=need.units, **shape, most=most)
 
 
 def _most_units(state: State, pool: Pool, need: Need) -> int:

@@ -15,6 +15,7 @@ from orchestrator.spec.context import given, rows, run, twice
 from orchestrator.spec.reading import Found
 from orchestrator.wire.faults import Loc, plain, problem, suggestion
 from orchestrator.wire.job import CheckpointBy, JobDocument, JobSpecDocument, ResourcesDocument
+from orchestrator.wire.leaf import UNKNOWN
 from orchestrator.wire.quantities import seconds_text
 
 SPOT_NOTICE_S = 120  # AWS gives two minutes between the interruption notice of a spot instance and its end
@@ -22,6 +23,11 @@ IMPLIED_LEVELS = ("nvlink", "site")  # every site has them, whether its spec nam
 
 _SPEC: Loc = ("spec",)
 _NODES_ONLY = ("nodes", "per_node", "tasks_per_node", "elastic")
+
+_INSTEAD = {
+    "nodes": "with tasks, nodes are chosen by Gangline; for so many on each node, use nodes and tasks_per_node",
+    "tasks_per_node": "it goes with nodes: give nodes instead of tasks",
+}
 
 
 def check_job_alone(document: JobDocument) -> list[Found]:
@@ -31,13 +37,20 @@ def check_job_alone(document: JobDocument) -> list[Found]:
 
 def _form(spec: JobSpecDocument) -> Iterator[Found]:
     """The gang is made of nodes or of tasks."""
+    if spec.tasks is UNKNOWN:
+        return  # misspelt or no number: what goes with it can be said when it is one
     if "tasks" in spec.model_fields_set:
-        for field in given(spec, *_NODES_ONLY):
-            yield _not_with(field, "tasks", "with tasks, use per_task; nodes are chosen by Gangline")
+        for field in _known(spec, *_NODES_ONLY):
+            yield _not_with(field, "tasks", _INSTEAD.get(field, "with tasks, use per_task"))
             return
-    elif "per_task" in spec.model_fields_set:
+    elif _known(spec, "per_task"):
         form = "nodes" if "nodes" in spec.model_fields_set else "a job without tasks"
         yield _not_with("per_task", form, "add tasks, or use per_node")
+
+
+def _known(spec: JobSpecDocument, *fields: str) -> list[str]:
+    """Which of them the file gives, without those whose fault, such as a misspelt key, was told already."""
+    return [field for field in given(spec, *fields) if getattr(spec, field) is not UNKNOWN]
 
 
 def _not_with(field: str, form: str, advice: str) -> Found:
@@ -48,7 +61,7 @@ def _launch(spec: JobSpecDocument) -> Iterator[Found]:
     """A launcher starts once on each node and makes the ranks itself."""
     if spec.launch.kind != LaunchKind.LAUNCHER:
         return
-    for field in given(spec, "tasks", "tasks_per_node"):
+    for field in _known(spec, "tasks", "tasks_per_node"):
         advice = "it starts once per node: give nodes, or use launch kind ranks"
         yield _not_with(field, "launch kind launcher", advice)
         return

@@ -69,8 +69,35 @@ def read_document(model: type[D], data: Any) -> Reading[D]:
     return Reading(document, tuple(one for one in found if one.mark != "parent" or one.loc not in meant))
 
 
+# What people who come from Slurm or Kubernetes write, and what it is called here: for fields that no spelling is near.
+_ELSEWHERE = {
+    "partition": "queue",
+    "ntasks": "tasks",
+    "ntasks_per_node": "tasks_per_node",
+    "replicas": "tasks",
+    "time": "time_limit",
+    "timelimit": "time_limit",
+    "cpus": "cores",
+    "cpu": "cores",
+    "cpus_per_task": "cores",
+    "mem": "memory",
+    "gres": "gpus",
+    "chdir": "workdir",
+    "args": "command",
+    "script": "command",
+}
+_SHARES = ("gpus", "cores", "memory", "gpu_model")  # of a node or a task
+
+
 def _unknown_field(name: str, known: list[str]) -> Problem:
-    return problem("spec.unknown-field", advice=did_you_mean(name, known) or "known: " + ", ".join(known))
+    word = _ELSEWHERE.get(name.lower().replace("-", "_"), name)
+    if word in _SHARES and "per_node" in known:
+        advice = f"put it into per_node or per_task, as '{word}'"
+    else:
+        advice = (f"did you mean '{word}'?" if word in known else did_you_mean(name, known)) or (
+            "known: " + ", ".join(known)
+        )
+    return problem("spec.unknown-field", advice=advice)
 
 
 def _meant(loc: Loc, known: list[str], holder: Any) -> list[Loc]:

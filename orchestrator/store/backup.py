@@ -39,6 +39,7 @@ def backup(state: Path, target: Path, clock: Clock | None = None) -> None:
     """
     source = state / connect.NAME
     require(source, f"there is no ledger in {state}")
+    require(target.parent, f"there is no folder {target.parent}")
     lock = LedgerLock(state)
     try:
         lock.share()

@@ -25,7 +25,7 @@ from orchestrator.store.copy import (
     sync_file,
     sync_folder,
 )
-from orchestrator.store.faults import reported
+from orchestrator.store.faults import Damaged, reported
 from orchestrator.store.lock import LedgerLock, in_use
 from orchestrator.store.netfs import refuse_network
 from orchestrator.store.schema import Schema, is_current, upgrade
@@ -40,7 +40,7 @@ def restore(backup: str | Path, state_dir: str | Path, now_us: int) -> Path | No
     """
     source, state = Path(backup), Path(state_dir)
     refuse_network(state)
-    contents = verify(source)
+    contents = _whole(source)
     with reported(state, "create"):
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = LedgerLock(state)
@@ -50,6 +50,15 @@ def restore(backup: str | Path, state_dir: str | Path, now_us: int) -> Path | No
         return _replace(source, contents, state / connect.NAME, now_us)
     finally:
         lock.close()
+
+
+def _whole(source: Path) -> Contents:
+    """What the backup holds; one that is damaged needs other advice than a ledger."""
+    try:
+        return verify(source)
+    except Damaged as error:
+        hint = "it was not put back, and nothing was changed: choose another backup"
+        raise Damaged(error.code, error.message, hint=hint, path=error.path) from error
 
 
 def _replace(source: Path, contents: Contents, ledger: Path, now_us: int) -> Path | None:

@@ -270,7 +270,9 @@ class JobSummary(Answer):
     started_at: datetime | None
     ended_at: datetime | None
     time_limit_s: int = Field(description="0: none of its own.")
-    exit_code: int | None = Field(description="Null until it has ended.")
+    exit_code: int | None = Field(
+        description="Null until it has ended, and if none of its processes ever ran."
+    )
     why: str = Field("", description="Why it ended as it did.")
     hold: str = Field("", description="Why it is held.")
     attempts: int = Field(description="Starts so far.")

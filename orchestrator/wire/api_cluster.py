@@ -47,7 +47,7 @@ class Node(Answer):
     pool: str
     site: str
     contact: str = words(Contact, "Whether it answers.")
-    contact_at: datetime | None = Field(description="When it was heard of last, as the ledger has it.")
+    contact_at: datetime | None = Field(description="When it was heard of last.")
     open: bool = Field(description="Whether it may be given work.")
     marks: list[Mark]
     address: str
@@ -294,6 +294,9 @@ class Health(Answer):
 # --- tokens ---------------------------------------------------------------------------------------------------------
 
 
+PRINCIPAL_NAME = "^[^ :,/\\t\\n\\r]+$"  # no POSIX name and no node's holds these
+
+
 class CreateToken(Asked):
     """A token to make."""
 
@@ -302,6 +305,7 @@ class CreateToken(Asked):
         description="POSIX name that it acts as; of a join token the node's name, or * for any.",
         min_length=1,
         max_length=253,
+        json_schema_extra={"pattern": PRINCIPAL_NAME},
         examples=["alice"],
     )
     expires_s: int = Field(0, ge=0, le=10 * 366 * 86400, description="Seconds until it ends; 0: never.")

@@ -15,12 +15,12 @@ from orchestrator.wire.common import (
     Days,
     DayTime,
     Dollars,
-    Duration,
     Kilowatts,
     Name,
     Positive,
     Reference,
     Rows,
+    Span,
     Table,
     Text,
     UserName,
@@ -47,8 +47,8 @@ class ShareDocument(Strict):
 class LimitsDocument(Strict):
     """Limits of a queue; what is absent is not limited."""
 
-    default_time_limit: Duration | None = Field(None, description="For jobs that say none.", examples=["4h"])
-    max_time_limit: Duration | None = Field(None, description="Longest time limit that a job may ask for.")
+    default_time_limit: Span | None = Field(None, description="For jobs that say none.", examples=["4h"])
+    max_time_limit: Span | None = Field(None, description="Longest time limit that a job may ask for.")
     max_running_jobs: Positive | None = Field(None, description="Most jobs that run at once.")
     max_waiting_jobs: Positive | None = Field(
         None, description="Most jobs that wait; further submits are refused."

@@ -137,6 +137,20 @@ def quantity_leaf(
     return Leaf(read, {"type": "string"} | schema, write)
 
 
+def at_least_one(leaf: Leaf, least: str) -> Leaf:
+    """The same leaf without its zero, which would be read as "no limit": the opposite of what was written."""
+
+    def read(value: Any) -> Any:
+        found = leaf.read(value)
+        if not found:
+            raise refuse(
+                "spec.out-of-range", got=shown(value), side="too small", advice=f"the least is {least}"
+            )
+        return found
+
+    return Leaf(read, leaf.schema, leaf.write)
+
+
 def choice_leaf(words: type[Word]) -> Leaf:
     """One of a closed set of words."""
     known = [str(word) for word in words]
@@ -275,6 +289,19 @@ Duration = Annotated[
         "spec.bad-duration",
         "a text: a duration such as 30s, 10m, 4h or 3d",
         {"pattern": q.DURATION_PATTERN, "examples": ["10m", "1h30m"]},
+    ),
+]
+Span = Annotated[
+    int,
+    at_least_one(
+        quantity_leaf(
+            q.seconds,
+            q.seconds_text,
+            "spec.bad-duration",
+            "a text: a duration such as 30s, 10m, 4h or 3d",
+            {"pattern": q.SPAN_PATTERN, "examples": ["10m", "1h30m"]},
+        ),
+        "1s",
     ),
 ]
 Size = Annotated[

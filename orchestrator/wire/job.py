@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, WrapValidator
 
 from orchestrator.model.base import Word
-from orchestrator.model.job import OUTPUT_PLACEHOLDERS, LaunchKind, OnLost, Workload
+from orchestrator.model.job import DEFAULT_TIME_LIMIT_S, OUTPUT_PLACEHOLDERS, LaunchKind, OnLost, Workload
 from orchestrator.wire.common import (
     AbsolutePath,
     Count,
@@ -23,6 +23,7 @@ from orchestrator.wire.common import (
     Reference,
     Rows,
     Size,
+    Span,
     Table,
     Watts,
     choice_leaf,
@@ -37,6 +38,10 @@ from orchestrator.wire.leaf import QUOTE_IT, Leaf, Strict, key_leaf, read_presen
 MOST_COMMAND = 1_000_000  # characters; Linux takes 2 MiB of arguments and environment in all
 PLACEHOLDERS = ", ".join(f"%{letter} {word}" for letter, word in OUTPUT_PLACEHOLDERS)
 _LETTERS = "".join(letter for letter, _ in OUTPUT_PLACEHOLDERS)
+DEFAULT_TIME_LIMITS = ", ".join(
+    f"{f'{limit // 3600}h' if limit else 'none'} for {workload} work"
+    for workload, limit in DEFAULT_TIME_LIMIT_S.items()
+)
 HIGHEST_PRIORITY = 1_000_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -252,7 +257,7 @@ class CheckpointDocument(Strict):
     """Who writes checkpoints, and how often."""
 
     by: CheckpointWord = Field(description="`job`: by itself; `signal`: when it gets the stop signal.")
-    every: Duration | None = Field(None, description="Usual time between two.", examples=["30m"])
+    every: Span | None = Field(None, description="Usual time between two.", examples=["30m"])
     stop: StopDocument | None = Field(
         None, description="How it is asked to write one and end, instead of `spec.stop`."
     )
@@ -301,7 +306,11 @@ class JobSpecDocument(Strict):
     compat: CompatWord | None = Field(None, description="`slurm`: SLURM_* variables too.")
     workdir: AbsolutePath | None = Field(None, description="Where it runs; absent: a folder of its own.")
     output: Output | None = Field(None, description=f"File of its output; {PLACEHOLDERS}.")
-    time_limit: Duration | None = Field(None, description="It is stopped after so long.", examples=["3d"])
+    time_limit: Span | None = Field(
+        None,
+        description=f"It is stopped after so long; absent: its queue's default, else {DEFAULT_TIME_LIMITS}.",
+        examples=["3d"],
+    )
     stop: StopDocument = Field(StopDocument(), description="How it is asked to end.")
     checkpoint: CheckpointDocument | None = Field(None, description="Who writes checkpoints.")
     retries: RetriesDocument = Field(RetriesDocument(), description="How often it starts again.")

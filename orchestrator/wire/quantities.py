@@ -52,6 +52,7 @@ _SIZE = re.compile(r"(\d{1,19})(B|[kKMGTP]B|[KMGTP]iB)", re.ASCII)
 _DAY_TIME = re.compile(r"([01]\d|2[0-4]):([0-5]\d)", re.ASCII)
 
 DURATION_PATTERN = r"^(?=.)([0-9]{1,9}w)?([0-9]{1,9}d)?([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,9}s)?$"
+SPAN_PATTERN = DURATION_PATTERN.replace("(?=.)", "(?=.*[1-9])")  # at least a second
 SIZE_PATTERN = r"^[0-9]{1,19}(B|[kKMGTP]B|[KMGTP]iB)$"
 TIME_PATTERN = r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
 _DAY = "(mon|tue|wed|thu|fri|sat|sun)"

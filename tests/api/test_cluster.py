@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -34,6 +35,22 @@ def test_node_shows_its_devices_and_who_holds_them(served: Served) -> None:
     assert all(device.emulated for device in found.devices)
     assert (found.jobs, found.free_gpus) == ([job], 5)
     assert (found.cores, found.memory_bytes) == (64, 64 << 30)
+
+
+def test_a_node_was_seen_when_its_agent_spoke_last(served: Served) -> None:
+    """Beats without news are not in the ledger, and count all the same."""
+    served.beat()
+    served.beat()
+    served.clock.advance(90)
+    served.beat()
+    heard = served.clock.now_us()
+    served.clock.advance(5)
+
+    listed = wire.NodeList.model_validate_json(served.get("/nodes").body).items
+    (one,) = [node for node in listed if node.name == "p-1"]
+
+    assert one.contact_at == datetime.fromtimestamp(heard / 1e6, UTC)
+    assert wire.Node.model_validate_json(served.get("/nodes/p-1").body).contact_at == one.contact_at
 
 
 def test_nodes_are_listed_by_name(served: Served) -> None:

@@ -237,7 +237,7 @@ def test_hold_release_cancel_show_the_job_as_it_is_then(served: Served) -> None:
 
     assert (held.json()["state"], held.json()["hold"]) == ("held", "later")
     assert (released.json()["state"], released.json()["hold"]) == ("waiting", "")
-    assert cancelled.json()["state"] == "cancelled"
+    assert (cancelled.json()["state"], cancelled.json()["exit_code"]) == ("cancelled", None)
     assert served.get(f"/jobs/{blocker}").json()["state"] == "running"
 
 

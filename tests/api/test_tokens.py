@@ -40,6 +40,16 @@ def test_secret_is_shown_once_and_kept_nowhere(served: Served) -> None:
     assert secret[4:] not in ledger
 
 
+@pytest.mark.parametrize("name", ["a b", "a:b", "a\n", "a\x1b"])
+def test_token_needs_a_name_that_a_machine_can_know(served: Served, name: str) -> None:
+    assert served.post("/tokens", {"role": "submit", "name": name}).code == "token.bad-name"
+
+
+@pytest.mark.parametrize("name", ["alice", "CORP\\alice", "alice@example.org", "svc$"])
+def test_names_of_directories_are_names_too(served: Served, name: str) -> None:
+    assert served.post("/tokens", {"role": "submit", "name": name}).status == 201
+
+
 def test_tokens_are_listed_in_order_and_others_are_hidden(served: Served) -> None:
     ids = []
     for name in ("alice", "bob", "alice"):

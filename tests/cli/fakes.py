@@ -147,6 +147,7 @@ class FakeClient:
         self.known = {each.id: each for each in jobs}
         self.output: dict[tuple[int, int], bytes] = {}
         self.cancelled: list[tuple[int, bool]] = []
+        self.whys: list[str] = []
         self.submitted: list[Mapping[str, Any]] = []
         self.asked: dict[str, Any] = {}
         self.explanations: dict[int, api.Explanation] = {}
@@ -185,6 +186,7 @@ class FakeClient:
         if found.ended:
             raise Conflict("job.ended", f"job {number} has ended", "`gangline job show` tells how")
         self.cancelled.append((number, now))
+        self.whys.append(why)
         return found.model_copy(update={"state": "ending"})
 
     def wait_once(self, number: int, timeout_s: float, seen: str = "") -> api.Job:

@@ -55,6 +55,7 @@ def test_a_job_that_no_node_can_prepare_is_given_up_not_waited_for(controller: M
         in said.err
     )
     assert client.cancelled == [(1, False)]
+    assert client.whys == ["it could not be prepared: n1: /data: no such folder; n2: /data: no such folder"]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,12 @@ def test_card_of_a_running_job() -> None:
     ]
 
 
+def test_card_says_which_time_limit_a_job_without_its_own_has() -> None:
+    card = job_words.card(job(state="waiting"))
+
+    assert "  time limit  none of its own: its queue's, else 4h00m for batch work" in card
+
+
 def test_card_of_a_failed_job_has_the_first_failed_rank_and_its_last_lines() -> None:
     past = first_failed(tail="loading\nNaN \x1b[31mloss\n")
     lines = job_words.card(ended(1, "failed", 1, past=[past], why="rank 3 on n1 failed first")).split("\n")

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator import client as api_client
+from orchestrator.cli import contexts
 from orchestrator.cli.logs_cmd import LONGEST_HELD, Printer, Tail, last
 from orchestrator.model.errors import Unavailable
 from tests.cli.conftest import Said
@@ -123,6 +125,30 @@ def test_a_job_that_has_not_started_says_why(client: FakeClient, gangline: Run) 
         said.err
         == "job 2 has not started yet: it needs 4 node(s) with 8 free GPU(s) each; 2 of 4 have them\n"
     )
+
+
+def test_following_a_job_that_waits_says_why_nothing_comes(
+    client: FakeClient, gangline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_client, "follow", lambda *_args, **_more: iter(()))
+
+    assert gangline("logs", "2", "-f").err.startswith("job 2 has not started yet: it needs 4 node(s)")
+
+
+def test_logs_say_soon_that_nobody_answers(
+    controller: Make, gangline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = controller(job(1))
+    asked: list[float] = []
+
+    def connect(*_args: object, patience_s: float = contexts.PATIENCE_S, **_more: object) -> FakeClient:
+        asked.append(patience_s)
+        return client
+
+    monkeypatch.setattr(contexts, "connect", connect)
+    gangline("logs", "1")
+
+    assert asked[0] == contexts.PATIENCE_S
 
 
 def test_a_rank_that_can_not_be_read_fails_and_the_others_are_there(

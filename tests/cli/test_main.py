@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +17,9 @@ from orchestrator.cli.commands import SECTIONS
 from orchestrator.cli.main import EXIT_CODES, main, root
 from orchestrator.cli.session import Session
 from orchestrator.cli.verbs import Verb, Verbs
+from orchestrator.client import InvalidInput
 from orchestrator.model.errors import Conflict, GanglineError, InputError, Refused, TimedOut, Unavailable
+from orchestrator.wire.api import Problem, ProblemItem
 from tests.cli.conftest import Said
 
 Run = Callable[..., Said]
@@ -94,6 +98,9 @@ def _parse(words: list[str]) -> None:
     [
         (["jbos"], 2, "there is no command 'jbos'; did you mean jobs"),
         (["jobs", "--all-user"], 2, "--all-users"),
+        (["squeue"], 2, "there is no command 'squeue'; here it is `gangline jobs`"),
+        (["scancel", "7"], 2, "here it is `gangline cancel ID`"),
+        (["completion"], 2, "missing argument '{bash|zsh|fish}' [cli.usage]"),
         (["job", "shwo", "1"], 2, "there is no command 'shwo'; did you mean show?"),
         (["explain", "twelve"], 2, "'twelve' is no job id"),
         (["explain"], 2, "missing argument 'ID'"),
@@ -101,7 +108,13 @@ def _parse(words: list[str]) -> None:
         (["run", "-n", "0", "--", "true"], 2, "0 is not 1 or more"),
         (["run", "--time", "soon", "--", "true"], 2, "'soon' is no length of time"),
         (["run", "--env", "A B=1", "--", "true"], 2, "'A B' is no name of a variable"),
-        (["jobs", "--since", "yesterday"], 2, "'yesterday' is no length of time"),
+        (["jobs", "--since", "yesterday"], 2, "value for '--since': 'yesterday' is no length of time"),
+        (["run", "--time", "0s", "--", "true"], 2, "'0s' is no time at all"),
+        (
+            ["token", "create", "--role", "read", "--name", "a", "--expires", "0m"],
+            2,
+            "'0m' is no time at all",
+        ),
         (["jobs", "--state", "sleeping"], 2, "there is no state 'sleeping'"),
         (["completion", "tcsh"], 2, "'tcsh' is not one of"),
     ],
@@ -115,6 +128,16 @@ def test_usage_errors_are_one_sentence_with_a_hint(
     assert words in said.err
     assert "  hint: " in said.err
     assert "Traceback" not in said.err
+
+
+def test_what_other_tools_say_is_answered_with_commands_that_exist() -> None:
+    from orchestrator.cli.commands import ELSEWHERE
+
+    assert not set(ELSEWHERE) & set(COMMANDS)
+    for told in ELSEWHERE.values():
+        for line in re.findall("`(gangline [^`]*)`", told):
+            words = [word for word in line.split()[1:] if word.islower()]
+            assert words[0] in COMMANDS, line
 
 
 def test_no_argument_at_all_shows_the_help_and_is_a_usage_error(gangline: Run) -> None:
@@ -169,6 +192,25 @@ def test_a_mistake_of_ours_shows_no_traceback_unless_asked(
     )
     monkeypatch.setenv("GANGLINE_DEBUG", "1")
     assert "Traceback" in gangline("init").err
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_faults_that_the_server_found_in_a_request_are_told(
+    gangline: Run, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    item = ProblemItem(path="why", code="request.string-too-long", message="too long", hint="shorten it")
+    problem = Problem(title="x", status=422, detail="too long", code="request.invalid", errors=[item])
+    session = Session(output=output)
+    monkeypatch.setattr("orchestrator.cli.main.Session", lambda: session)
+    raising(monkeypatch, InvalidInput(problem))
+
+    said = gangline("init")
+
+    assert said.code == 2
+    if output == "text":
+        assert said.err == "error: why: too long [request.string-too-long]\n  hint: shorten it\n"
+    else:
+        assert json.loads(said.err)["errors"][0]["code"] == "request.string-too-long"
 
 
 def test_control_characters_in_errors_are_escaped(gangline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,6 +282,36 @@ def test_a_full_disk_under_stdout_is_an_error() -> None:
 
     assert done.returncode == 1
     assert b"No space left on device" in done.stderr
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("line", "code"), [("validate -", 2), ("completion zsh", 0), ("explain x", 2)])
+def test_closed_streams_are_no_mistake(closed: str, line: str, code: int) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -m orchestrator.cli {line} {closed}', sys.executable],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert "made a mistake" not in done.stderr
+
+
+@pytest.mark.system
+def test_a_second_interrupt_while_the_first_is_told_leaves_no_traceback() -> None:
+    script = (
+        "import os, signal, sys, time; from orchestrator.cli import errors, main;"
+        "main.run = lambda *_: os.kill(os.getpid(), signal.SIGINT) or time.sleep(60);"
+        "errors.report = main.run;"
+        "sys.argv = ['gangline']; sys.exit(main.main())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
 HEAVY = (

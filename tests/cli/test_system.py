@@ -204,6 +204,9 @@ def test_a_backup_of_the_running_controller(lab: Lab) -> None:
 
     assert (done.returncode, done.stdout) == (0, f"{target}\n"), done.stderr
     assert lab("server", "backup", str(target), "--cluster", "lab").returncode == 1
+    nowhere = lab("server", "backup", str(lab.home / "no" / "b.ledger"), "--cluster", "lab")
+    assert (nowhere.returncode, f"there is no folder {lab.home / 'no'}" in nowhere.stderr) == (1, True)
+    assert lab("server", "backup", str(lab.home / "current.ledger")).returncode == 0, "as the tutorial has it"
     in_use = lab("server", "restore", str(target), "--cluster", "lab")
     assert in_use.returncode == 1
     assert "[ledger.in-use]" in in_use.stderr

@@ -115,6 +115,25 @@ def test_down_with_cancel_jobs_ends_them_first(lab: Lab) -> None:
     down(lab)
 
 
+def test_down_does_not_claim_to_cancel_without_a_controller(lab: Lab) -> None:
+    up(lab)
+    running = lab.submit()
+    until(lambda: lab.job(running).state == "running")
+    pid = attempt(lab, running).parts[0].pids[0]
+    assert lab("down").returncode == 0
+
+    done = lab("down", "--cancel-jobs")
+
+    assert (done.returncode, "[down.no-controller]" in done.stderr) == (1, True)
+    assert alive(pid)
+    up(lab)
+    assert lab.job(running).state == "running"
+    assert "jobs: cancelling 1" in lab("down", "--cancel-jobs").stderr
+    assert not alive(pid)
+    again = lab("down", "--cancel-jobs")
+    assert (again.returncode, "jobs: none runs" in again.stderr) == (0, True)
+
+
 def test_an_agent_is_let_in_again_when_the_ledger_is_new(lab: Lab) -> None:
     up(lab)
     down(lab)
@@ -124,6 +143,17 @@ def test_an_agent_is_let_in_again_when_the_ledger_is_new(lab: Lab) -> None:
 
     assert "2 of 2 nodes are ready" in up(lab)
     down(lab)
+
+
+def test_up_starts_nothing_where_it_could_not_be_found_again(lab: Lab) -> None:
+    contexts = lab.home / "config" / "contexts.json"
+    contexts.parent.mkdir(parents=True, exist_ok=True)
+    contexts.write_text("{")
+
+    done = lab("up", str(lab.file))
+
+    assert (done.returncode, "[cli.bad-contexts]" in done.stderr) == (2, True)
+    assert lab.daemons() == {}
 
 
 def test_down_of_what_does_not_run_is_no_error(lab: Lab) -> None:

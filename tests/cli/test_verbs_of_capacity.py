@@ -127,11 +127,21 @@ STATUS = wire.Status(
 )
 
 
+def test_a_pool_without_nodes_is_named(controller: Make, gangline: Run) -> None:
+    controller()
+
+    assert (
+        gangline("nodes", "--pool", "nope").err
+        == "no nodes in pool nope; `gangline nodes` shows those of all pools\n"
+    )
+    assert gangline("nodes").err == "no nodes; `gangline up cluster.yaml` brings them\n"
+
+
 def test_status() -> None:
     assert words(STATUS).split("\n") == [
         "  cluster     lab",
         "  controller  version 0.1, epoch 7, 1,234 events",
-        "  as of       4s ago",
+        "  last event  4s ago",
         "  nodes       3 of 4 open, 1 marked: `gangline nodes` says why",
         "  GPUs        8 free of 32, 16 allocated, 8 not ready, all emulated",
         "  jobs        1 running, 2 waiting",

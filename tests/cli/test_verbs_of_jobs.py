@@ -63,6 +63,10 @@ def test_no_jobs_is_a_message_and_no_error(controller: Make, gangline: Run) -> N
 
     assert (said.code, said.out) == (0, "")
     assert said.err == "no jobs of alice; -a shows those of all users, --since 7d older ones\n"
+    filtered = gangline("jobs", "--queue", "nope", "--state", "held,waiting", "--name", "x")
+    assert filtered.err.startswith(
+        "no jobs of alice named x in queue nope that are held or waiting; -a shows"
+    )
     assert gangline("jobs", "-a").err == "no jobs; --since 7d shows older ones\n"
     assert json.loads(gangline("jobs", "-o", "json").out)["items"] == []
 
@@ -96,11 +100,21 @@ EXPLAINED = api.Explanation(
 )
 
 
+def test_explain_does_not_say_twice_that_a_job_is_held() -> None:
+    held = reason("wait.held", why="look first", job=7).model_copy(
+        update={"sentence": "it is held: look first"}
+    )
+
+    said = words(api.Explanation(job=7, state="held", reason=held), NOW)
+
+    assert said.splitlines()[0] == "job 7: it is held: look first [wait.held]"
+
+
 def test_explain_has_sentence_place_numbers_blockers_and_what_to_do() -> None:
     assert words(EXPLAINED, NOW).split("\n") == [
         "job 2 is waiting: it needs 4 node(s) with 8 free GPU(s) each; 2 of 4 have them [wait.gpus]",
         "",
-        "  place: 2 of 3 waiting in its queue; 1 job before it ask for 8 GPUs",
+        "  place: 2 of 3 waiting in its queue; 1 job before it asks for 8 GPUs",
         "",
         "  NUMBER  VALUE",
         "  nodes       4",

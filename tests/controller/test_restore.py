@@ -134,6 +134,12 @@ def test_recover_waits_for_silent_nodes_unless_told(world: World, tmp_path: Path
     assert all(attempt in world.agents["p-3"].running for attempt in late), "the late node's work was ended"
 
 
+def test_recover_without_a_restore_names_no_node_as_left_out(world: World) -> None:
+    world.settle()
+
+    assert world.do(commands.Recover("user:root")) == commands.RecoverResult((), (), ())
+
+
 def test_restart_while_recovering_goes_on_recovering(world: World, tmp_path: Path) -> None:
     backup, _, _, new = backup_with_work(world, tmp_path)
     put_back(world, backup)

@@ -99,16 +99,26 @@ QUEUES = (
 NEVER: list[tuple[str, JobSpec, str, str]] = [
     ("a queue", job(queue="nope"), "never.queue", "there is no queue nope"),
     ("a model", job(models=("B200",)), "never.model", "no pool has GPUs of model B200"),
-    ("GPUs a node", job(nodes=1, gpus=9), "never.nodes", "it needs 1 node(s) with 9 GPU(s), 0 core(s) each"),
+    (
+        "GPUs a node",
+        job(nodes=1, gpus=9),
+        "never.nodes",
+        "it needs 1 node(s) with 9 GPU(s), 0 core(s), 0 bytes of memory each",
+    ),
     ("nodes", job(nodes=5, gpus=2), "never.nodes", "the best pool has 4 such node(s)"),
     ("nodes with so many", job(nodes=3, gpus=8), "never.nodes", "the best pool has 2 such node(s)"),
     (
         "cores",
         job(nodes=1, gpus=1, cores=65),
         "never.nodes",
-        "with 1 GPU(s), 65 core(s) each; the best pool has 0",
+        "with 1 GPU(s), 65 core(s), 0 bytes of memory each; the best pool has 0",
     ),
-    ("tasks", job(tasks=17, gpus=1), "never.tasks", "it needs 17 tasks of 1 GPU(s), 0 core(s) in one pool"),
+    (
+        "tasks",
+        job(tasks=17, gpus=1),
+        "never.tasks",
+        "it needs 17 tasks of 1 GPU(s), 0 core(s), 0 bytes of memory in one pool",
+    ),
     (
         "tasks of the model",
         job(tasks=9, gpus=1, models=("L40S-48GB",)),
@@ -116,6 +126,18 @@ NEVER: list[tuple[str, JobSpec, str, str]] = [
         "the best pool takes 8",
     ),
     ("cores without a GPU", job(tasks=1, gpus=0, cores=65), "never.tasks", "the best pool takes 0"),
+    (
+        "memory of a node",
+        job(nodes=1, gpus=1, memory=65 << 30),
+        "never.nodes",
+        "with 1 GPU(s), 0 core(s), 65GiB of memory each; the best pool has 0",
+    ),
+    (
+        "memory of tasks",
+        job(tasks=2, gpus=1, memory=(64 << 30) + 1),
+        "never.tasks",
+        "2 tasks of 1 GPU(s), 0 core(s), 64GiB of memory in one pool",
+    ),
     (
         "time",
         job(queue="short", time_limit_s=3601),

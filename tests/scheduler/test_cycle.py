@@ -242,6 +242,9 @@ def test_thousands_of_equal_jobs_cost_a_probe_each() -> None:
         (Workload.SERVING, 0, queue(), 0),
         (Workload.BATCH, 0, queue(default_time_limit_s=60), 60),
         (Workload.BATCH, 30, queue(default_time_limit_s=60), 30),
+        (Workload.BATCH, 0, queue(max_time_limit_s=3600), 3600),
+        (Workload.SERVING, 0, queue(max_time_limit_s=3600), 3600),
+        (Workload.BATCH, 0, queue(max_time_limit_s=8 * 3600), 4 * 3600),
     ],
 )
 def test_time_limit(workload: Workload, own: int, queues: Queue, want: int) -> None:

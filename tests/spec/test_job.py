@@ -12,7 +12,7 @@ import pytest
 from orchestrator import spec
 from orchestrator.model.codec import decode, encode
 from orchestrator.model.job import JobSpec, LaunchKind, PerNode, Request, Workload
-from tests.spec.said import cluster_of, job_said
+from tests.spec.said import JOB_HEAD, cluster_of, job_said
 
 FAULTS: list[tuple[str, str, list[str]]] = [
     ("tasks and nodes", "tasks: 4\nnodes: 2\ncommand: x", ["spec.nodes job.not-with-form"]),
@@ -68,6 +68,14 @@ FAULTS: list[tuple[str, str, list[str]]] = [
         "env: {GANGLINE_JOB: '1'}\ncommand: x",
         ["spec.env.GANGLINE_JOB spec.bad-name"],
     ),
+    ("Slurm's tasks with nodes", "nodes: 2\nntasks: 16\ncommand: x", ["spec.ntasks spec.unknown-field"]),
+    (
+        "Slurm's tasks under a launcher",
+        "ntasks: 16\nlaunch: {kind: launcher}\ncommand: x",
+        ["spec.ntasks spec.unknown-field"],
+    ),
+    ("misspelt nodes with tasks", "tasks: 4\nnodez: 2\ncommand: x", ["spec.nodez spec.unknown-field"]),
+    ("misspelt per_task", "per_tsk: {gpus: 1}\ncommand: x", ["spec.per_tsk spec.unknown-field"]),
     ("a bare number as time", "time_limit: 3600\ncommand: x", ["spec.time_limit spec.wrong-type"]),
     ("a relative workdir", "workdir: run7\ncommand: x", ["spec.workdir spec.bad-path"]),
     ("a way out of the workdir", "workdir: /home/../etc\ncommand: x", ["spec.workdir spec.bad-path"]),
@@ -147,6 +155,24 @@ AGAINST: list[tuple[str, str, list[str]]] = [
 @pytest.mark.parametrize(("name", "body", "wanted"), AGAINST, ids=[name for name, _, _ in AGAINST])
 def test_what_a_job_names_is_in_its_cluster(name: str, body: str, wanted: list[str]) -> None:
     assert job_said(body, CLUSTER) == wanted
+
+
+@pytest.mark.parametrize(
+    ("field", "advice"),
+    [
+        ("partition: gpu", "did you mean 'queue'?"),
+        ("ntasks: 4", "did you mean 'tasks'?"),
+        ("time: 1h", "did you mean 'time_limit'?"),
+        ("gpus: 8", "put it into per_node or per_task, as 'gpus'"),
+        ("cpus-per-task: 4", "put it into per_node or per_task, as 'cores'"),
+        ("per_node: {mem: 4GiB}", "did you mean 'memory'?"),
+        ("quue: research", "did you mean 'queue'?"),
+    ],
+)
+def test_words_of_other_schedulers_are_answered_with_ours(field: str, advice: str) -> None:
+    (error,) = spec.load_job_text(f"{JOB_HEAD}  {field}\n  command: x\n", "job.yaml").errors
+
+    assert (error.code, error.hint) == ("spec.unknown-field", advice)
 
 
 def document(**spec_fields: object) -> dict[str, object]:

@@ -251,8 +251,9 @@ def test_a_damaged_backup_changes_nothing(store: SqliteStore, tmp_path: Path) ->
     store.backup(str(tmp_path / "backup"))
     store.close()
     _execute(tmp_path / "backup", "DELETE FROM events WHERE seq = 7")
-    with pytest.raises(Damaged):
+    with pytest.raises(Damaged) as told:
         restore(tmp_path / "backup", tmp_path / "state", T0)
+    assert "choose another backup" in told.value.hint
     with pytest.raises(NotFound):
         restore(tmp_path / "no-backup", tmp_path / "state", T0)
     assert verify(tmp_path / "state" / "ledger.db").last == 40

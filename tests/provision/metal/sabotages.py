@@ -24,7 +24,8 @@ set -e
 mkdir -p /srv/repo && cd /srv/repo
 for name in gl-held gl-new; do for version in 1.0 2.0; do
   rm -rf tree && mkdir -p tree/DEBIAN
-  printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: t\nDescription: t\n' $name $version > tree/DEBIAN/control
+  printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: t\nDescription: t\n' $name $version \
+    > tree/DEBIAN/control
   dpkg-deb --build tree ${name}_$version.deb > /dev/null
 done; done
 for file in *.deb; do

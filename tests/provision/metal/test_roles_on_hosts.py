@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,9 @@ from orchestrator.model.cluster import (
 from orchestrator.model.host import Desired, ItemKind, Step
 from orchestrator.planning.desired import Resolved, desired
 from orchestrator.provision.metal import ansible, archive, render
+from orchestrator.provision.metal.channel import Channel, Way
 from orchestrator.provision.metal.check import Checked, Target, check
+from orchestrator.provision.metal.ssh import Access, lay
 from tests.provision.metal.sabotages import REPOSITORY, SABOTAGES, extra, extra_items
 from tests.testbed.bed import Bed
 from tests.testbed.bed import Host as Machine
@@ -36,7 +38,7 @@ from tests.testbed.bed import Host as Machine
 pytestmark = pytest.mark.testbed
 
 
-def spec_of(hosts: Sequence[Machine]) -> ClusterSpec:
+def spec_of(hosts: Sequence[Machine], ssh: Ssh) -> ClusterSpec:
     system = System(
         packages=(("gl-held", "1.0"), ("gl-new", "2.0"), ("logrotate", "")),
         sysctls=(("net.core.somaxconn", "4096"), ("vm.max_map_count", "1048576")),
@@ -46,7 +48,7 @@ def spec_of(hosts: Sequence[Machine]) -> ClusterSpec:
     site = Site(
         "hall",
         SiteKind.METAL,
-        ssh=Ssh(user="ops"),
+        ssh=ssh,
         system=system,
         hosts=tuple(Host(host.name, host.address) for host in hosts),
     )
@@ -63,32 +65,25 @@ def wanted_of(spec: ClusterSpec) -> Desired:
     return Desired((replace(base, items=(*base.items, *extra_items())), agent))
 
 
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    stdout: bytes
-    stderr: bytes
-
-
 @dataclass
-class Site2:
-    """Two hosts of a bed, a rendered folder, and the two things that are done with them."""
+class Applied:
+    """Hosts, what they must have, the folder that is rendered for them, and the two things that are done with them."""
 
-    bed: Bed
     hosts: list[Machine]
     wanted: Desired
     folder: Path
+    access: Access
 
     def check(self) -> dict[str, Checked]:
-        async def run(host: str, argv: list[str], stdin: bytes) -> Ran:
-            ssh = ["ssh", "-F", str(self.bed.ssh_config), host, shlex.join(argv)]
-            child = await asyncio.create_subprocess_exec(*ssh, stdin=-1, stdout=-1, stderr=-1)
-            out, err = await child.communicate(stdin)
-            assert child.returncode is not None
-            return Ran(child.returncode, out, err)
+        """Over Gangline's own SSH; first contacts record keys."""
 
-        targets = [Target(host.name, self.wanted, host.address) for host in self.hosts]
-        checked = {each.sight.host: each for each in asyncio.run(check(targets, run, SystemClock()))}
+        async def look() -> list[Checked]:
+            channel = Channel(self.access)
+            await channel.run_on([host.name for host in self.hosts], ["true"], way=Way(first=True))
+            targets = [Target(host.name, self.wanted, host.address) for host in self.hosts]
+            return await check(targets, channel, SystemClock())
+
+        checked = {each.sight.host: each for each in asyncio.run(look())}
         assert {each.sight.reached for each in checked.values()} == {Step.DONE}, checked
         return checked
 
@@ -108,21 +103,25 @@ class Site2:
         return runs
 
 
+def applied(hosts: list[Machine], spec: ClusterSpec, wanted: Desired, place: Path) -> Applied:
+    """Render for these hosts."""
+    access = lay(spec.sites[0], place, os.environ)
+    rendering = render.Rendering(spec, {"h100": wanted}, ssh_configs={"hall": access.config})
+    render.write(place / "out", render.render(rendering, archive.agent_archive()))
+    return Applied(hosts, wanted, place / "out", access)
+
+
 @pytest.fixture(scope="module")
-def site(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Site2:
+def site(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Applied:
     """Two bare hosts, Debian 12 and 13, and a folder that is rendered for them."""
     hosts = testbed.fresh(2, "12", "13")
     for host in hosts:
         host.inside(REPOSITORY).check()
-    spec = spec_of(hosts)
-    wanted = wanted_of(spec)
-    folder = tmp_path_factory.mktemp("rendered") / "out"
-    rendering = render.Rendering(spec, {"h100": wanted}, ssh_configs={"hall": testbed.ssh_config})
-    render.write(folder, render.render(rendering, archive.agent_archive()))
-    return Site2(testbed, hosts, wanted, folder)
+    spec = spec_of(hosts, Ssh(user="ops", key=f"file:{testbed.key}"))
+    return applied(hosts, spec, wanted_of(spec), tmp_path_factory.mktemp("metal"))
 
 
-def test_bare_hosts_become_as_wanted_and_stay_so(site: Site2) -> None:
+def test_bare_hosts_become_as_wanted_and_stay_so(site: Applied) -> None:
     before = site.drift()
     tried = site.play(check=True)
     assert site.drift() == before, "check mode changes nothing"
@@ -146,7 +145,7 @@ def test_bare_hosts_become_as_wanted_and_stay_so(site: Site2) -> None:
         assert "vm.max_map_count" in notes, "what a container can't set is told"
 
 
-def test_every_sabotage_is_found_named_and_healed_by_its_role(site: Site2) -> None:
+def test_every_sabotage_is_found_named_and_healed_by_its_role(site: Applied) -> None:
     assert site.drift() == {host.name: set() for host in site.hosts}, "begins as wanted"
     expected: set[tuple[str, ItemKind, str, str]] = set()
     for sabotage in SABOTAGES:
