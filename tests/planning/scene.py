@@ -231,7 +231,7 @@ def told(made: ChangeSet) -> str:
 
 
 WIDTH = 100
-LONGEST = 24  # characters of a value; the whole texts of values are tested with the values
+LONGEST = 20  # characters of a value; the whole texts of values are tested with the values
 
 
 def _cut(text: str) -> str:

@@ -24,28 +24,28 @@ SCENES = (
         new={},
         want="""
         metadata.timezone: UTC -> Europe/Berlin [controller-only]
-        storage[home]: - -> {kind: nfs, path: /home… [in-place]
-        storage[scratch]: - -> {kind: local, path: /sc… [in-place]
-        sites[desk]: - -> {kind: local, network: … [controller-only]
-        sites[hall]: - -> {kind: metal, network: … [controller-only]
-        sites[use1]: - -> {kind: aws, network: {j… [controller-only]
-        pools[burst]: - -> {site: use1, fabric: {k… [controller-only]
-        pools[desk]: - -> {site: desk, nodes: des… [in-place] on desk-1
-        pools[h100]: - -> {site: hall, nodes: "h1… [in-place] on h100-[01-08]
-        pools[old]: - -> {site: hall, nodes: "a1… [in-place] on a100-[1-2]
-        queues[all]: - -> {guarantee: [{gpus: 60,… [controller-only]
-        queues[production]: - -> {parent: all, guarantee… [controller-only]
-        queues[research]: - -> {parent: all, guarantee… [controller-only]
-        budgets[cloud]: - -> {applies_to: {site: use… [controller-only]
-        budgets[elastic]: - -> {applies_to: {pool: bur… [controller-only]
-        budgets[evening]: - -> {domain: root, windows:… [controller-only]
-        budgets[people]: - -> {applies_to: {queue: re… [controller-only]
-        access.groups.infra: - -> {oidc: infra@example.or… [controller-only]
-        access.groups.research: - -> {posix: research, users… [controller-only]
-        access.grants[admin infra on site hall]: - -> {role: admin, to: infra… [controller-only]
-        access.grants[operator infra]: - -> {role: operator, to: in… [controller-only]
-        access.grants[read research on pool h100]: - -> {role: read, to: resear… [controller-only]
-        access.grants[submit research on queue research]: - -> {role: submit, to: rese… [controller-only]
+        storage[home]: - -> {kind: nfs, path: /… [in-place]
+        storage[scratch]: - -> {kind: local, path:… [in-place]
+        sites[desk]: - -> {kind: local, netwo… [controller-only]
+        sites[hall]: - -> {kind: metal, netwo… [controller-only]
+        sites[use1]: - -> {kind: aws, network… [controller-only]
+        pools[burst]: - -> {site: use1, fabric… [controller-only]
+        pools[desk]: - -> {site: desk, nodes:… [in-place] on desk-1
+        pools[h100]: - -> {site: hall, nodes:… [in-place] on h100-[01-08]
+        pools[old]: - -> {site: hall, nodes:… [in-place] on a100-[1-2]
+        queues[all]: - -> {guarantee: [{gpus:… [controller-only]
+        queues[production]: - -> {parent: all, guara… [controller-only]
+        queues[research]: - -> {parent: all, guara… [controller-only]
+        budgets[cloud]: - -> {applies_to: {site:… [controller-only]
+        budgets[elastic]: - -> {applies_to: {pool:… [controller-only]
+        budgets[evening]: - -> {domain: root, wind… [controller-only]
+        budgets[people]: - -> {applies_to: {queue… [controller-only]
+        access.groups.infra: - -> {oidc: infra@exampl… [controller-only]
+        access.groups.research: - -> {posix: research, u… [controller-only]
+        access.grants[admin infra on site hall]: - -> {role: admin, to: i… [controller-only]
+        access.grants[operator infra]: - -> {role: operator, to… [controller-only]
+        access.grants[read research on pool h100]: - -> {role: read, to: re… [controller-only]
+        access.grants[submit research on queue research]: - -> {role: submit, to: … [controller-only]
         record: record
         h100.1: enrol configure(base,agent) accept h100-[01-08]
         old.1: enrol configure(base,agent) accept a100-[1-2]
@@ -129,7 +129,7 @@ SCENES = (
         old={"pools[old]": GONE, "queues[research].guarantee[A100-SXM4-CUSTOM]": GONE},
         new={"queues[research].guarantee[A100-SXM4-CUSTOM]": GONE},
         want="""
-        pools[old]: - -> {site: hall, nodes: "a1… [in-place] on a100-[1-2]
+        pools[old]: - -> {site: hall, nodes:… [in-place] on a100-[1-2]
         record: record
         old.1: enrol configure(base,agent) accept a100-[1-2]
         """,
@@ -138,7 +138,7 @@ SCENES = (
         "a pool less",
         new={"pools[old]": GONE, "queues[research].guarantee[A100-SXM4-CUSTOM]": GONE},
         want="""
-        pools[old]: {site: hall, nodes: "a1… -> - [drain-and-reconfigure] on a100-[1-2]
+        pools[old]: {site: hall, nodes:… -> - [drain-and-reconfigure] on a100-[1-2]
         queues[research].guarantee[A100-SXM4-CUSTOM]: {gpus: 4} -> - [controller-only]
         record: record
         retire.old.1: cordon drain retire a100-[1-2]
@@ -149,8 +149,8 @@ SCENES = (
         old=FREE,
         new=FREE | {"pools[old].name": "ampere"},
         want="""
-        pools[ampere]: - -> {site: hall, nodes: "a1… [drain-and-reconfigure] on a100-[1-2]
-        pools[old]: {site: hall, nodes: "a1… -> - [drain-and-reconfigure] on a100-[1-2]
+        pools[ampere]: - -> {site: hall, nodes:… [drain-and-reconfigure] on a100-[1-2]
+        pools[old]: {site: hall, nodes:… -> - [drain-and-reconfigure] on a100-[1-2]
         record: record
         ampere.1: cordon drain configure(base,agent) accept uncordon a100-1
         ampere.2: cordon drain configure(base,agent) accept uncordon a100-2
@@ -167,7 +167,7 @@ SCENES = (
             }
         },
         want="""
-        pools[spot]: - -> {site: use1, size: {max… [controller-only]
+        pools[spot]: - -> {site: use1, size: … [controller-only]
         record: record
         """,
     ),
@@ -207,7 +207,7 @@ SCENES = (
         "an offering more at the end",
         new={"pools[burst].offerings[3]": {"type": "p4d.24xlarge", "market": "on_demand"}},
         want="""
-        pools[burst].offerings[3]: - -> {type: [p4d.24xlarge], … [controller-only]
+        pools[burst].offerings[3]: - -> {type: [p4d.24xlarg… [controller-only]
         record: record
         """,
     ),
@@ -225,7 +225,7 @@ SCENES = (
             ]
         },
         want="""
-        pools[burst].offerings: [{type: [p5.48xlarge], … -> [{type: [p5.48xlarge], … [controller-only]
+        pools[burst].offerings: [{type: [p5.48xlarg… -> [{type: [p5.48xlarg… [controller-only]
         record: record
         """,
     ),
@@ -234,7 +234,7 @@ SCENES = (
         old=RICH,
         new=RICH | {"pools[burst].offerings[1]": GONE},
         want="""
-        pools[burst].offerings[1]: {type: [p5.48xlarge], m… -> - [replace]
+        pools[burst].offerings[1]: {type: [p5.48xlarge… -> - [replace]
         record: record
         """,
     ),
@@ -242,7 +242,7 @@ SCENES = (
         "a dead reservation less",
         new={"pools[burst].offerings[0]": GONE},
         want="""
-        pools[burst].offerings[0]: {type: [p5.48xlarge], m… -> - [replace]
+        pools[burst].offerings[0]: {type: [p5.48xlarge… -> - [replace]
         record: record
         """,
     ),
@@ -250,7 +250,7 @@ SCENES = (
         "an offering with a type more",
         new={"pools[burst].offerings[1].type": ["p5.48xlarge", "p5en.48xlarge"]},
         want="""
-        pools[burst].offerings[1].type: [p5.48xlarge] -> [p5.48xlarge, p5en.48xl… [controller-only]
+        pools[burst].offerings[1].type: [p5.48xlarge] -> [p5.48xlarge, p5en.… [controller-only]
         record: record
         """,
     ),
@@ -266,7 +266,7 @@ SCENES = (
         "a zone more",
         new={"sites[use1].zones": ["us-east-1a", "us-east-1b", "us-east-1c"]},
         want="""
-        sites[use1].zones: [us-east-1a, us-east-1b] -> [us-east-1a, us-east-1b… [controller-only]
+        sites[use1].zones: [us-east-1a, us-eas… -> [us-east-1a, us-eas… [controller-only]
         record: record
         """,
     ),
@@ -274,7 +274,7 @@ SCENES = (
         "a zone less",
         new={"sites[use1].zones": ["us-east-1a"]},
         want="""
-        sites[use1].zones: [us-east-1a, us-east-1b] -> [us-east-1a] [replace]
+        sites[use1].zones: [us-east-1a, us-eas… -> [us-east-1a] [replace]
         record: record
         """,
     ),

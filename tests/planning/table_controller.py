@@ -21,7 +21,7 @@ SCENES = (
         "a queue more",
         new={"queues[batch]": {"name": "batch", "parent": "all", "weight": 3}},
         want="""
-        queues[batch]: - -> {parent: all, weight: 3} [controller-only]
+        queues[batch]: - -> {parent: all, weigh… [controller-only]
         record: record
         """,
     ),
@@ -29,7 +29,7 @@ SCENES = (
         "a queue with a limit of its own",
         new={"queues[batch]": {"name": "batch", "limits": {"max_time_limit": "2h"}}},
         want="""
-        queues[batch]: - -> {limits: {max_time_limi… [controller-only]
+        queues[batch]: - -> {limits: {max_time_… [controller-only]
         record: record
         """,
     ),
@@ -37,7 +37,7 @@ SCENES = (
         "a queue less",
         new={"queues[production]": GONE},
         want="""
-        queues[production]: {parent: all, guarantee… -> - [controller-only]
+        queues[production]: {parent: all, guara… -> - [controller-only]
         record: record
         """,
     ),
@@ -47,7 +47,7 @@ SCENES = (
         running=(Running(7, "alice", "production", ("h100-01",), 8),),
         waiting=(Waiting(8, "bob", "production", 8),),
         want="""
-        queues[production]: {parent: all, guarantee… -> - [refused]
+        queues[production]: {parent: all, guara… -> - [refused]
         record: record
         blocked: queues[production]
         """,
@@ -147,7 +147,7 @@ SCENES = (
         "a budget less",
         new={"budgets[people]": GONE},
         want="""
-        budgets[people]: {applies_to: {queue: re… -> - [controller-only]
+        budgets[people]: {applies_to: {queue… -> - [controller-only]
         record: record
         """,
     ),
@@ -155,7 +155,7 @@ SCENES = (
         "another order at the limit of a budget",
         new={"budgets[cloud].at_limit": ["checkpoint", "stop_buying"]},
         want="""
-        budgets[cloud].at_limit: [stop_buying, checkpoin… -> [checkpoint, stop_buyin… [controller-only]
+        budgets[cloud].at_limit: [stop_buying, check… -> [checkpoint, stop_b… [controller-only]
         record: record
         """,
     ),
@@ -220,7 +220,7 @@ SCENES = (
         "a grant more",
         new={"access.grants[4]": {"role": "submit", "to": "infra", "on": {"pool": "old"}}},
         want="""
-        access.grants[submit infra on pool old]: - -> {role: submit, to: infr… [controller-only]
+        access.grants[submit infra on pool old]: - -> {role: submit, to: … [controller-only]
         record: record
         """,
     ),
@@ -228,7 +228,7 @@ SCENES = (
         "a grant less",
         new={"access.grants[2]": GONE},
         want="""
-        access.grants[read research on pool h100]: {role: read, to: resear… -> - [controller-only]
+        access.grants[read research on pool h100]: {role: read, to: re… -> - [controller-only]
         record: record
         """,
     ),
@@ -236,8 +236,8 @@ SCENES = (
         "a role raised",
         new={"access.grants[1].role": "operator"},
         want="""
-        access.grants[operator research on queue research]: - -> {role: operator, to: re… [controller-only]
-        access.grants[submit research on queue research]: {role: submit, to: rese… -> - [controller-only]
+        access.grants[operator research on queue research]: - -> {role: operator, to… [controller-only]
+        access.grants[submit research on queue research]: {role: submit, to: … -> - [controller-only]
         record: record
         """,
     ),
@@ -311,7 +311,7 @@ SCENES = (
             }
         },
         want="""
-        sites[hall].power.domains[rack-2]: - -> {parent: a, limit_kw: 4… [controller-only]
+        sites[hall].power.domains[rack-2]: - -> {parent: a, limit_k… [controller-only]
         record: record
         """,
     ),
@@ -328,7 +328,7 @@ SCENES = (
         new={"sites[hall].fabric.units": {"su-1": "h100-[01-06]", "su-2": ["h100-[07-08]", "a100-[1-2]"]}},
         want="""
         sites[hall].fabric.units.su-1: h100-[01-08] -> h100-[01-06] [controller-only]
-        sites[hall].fabric.units.su-2: a100-[1-2] -> a100-[1-2],h100-[07-08] [controller-only]
+        sites[hall].fabric.units.su-2: a100-[1-2] -> a100-[1-2],h100-[07… [controller-only]
         record: record
         """,
     ),
@@ -368,7 +368,7 @@ SCENES = (
         new={"sites[hall].ssh": {"user": "ops", "key": "file:/root/.ssh/id"}},
         want="""
         sites[hall].ssh.user: ubuntu -> ops [controller-only]
-        sites[hall].ssh.key: file:/etc/gangline/ssh/… -> file:/root/.ssh/id [controller-only]
+        sites[hall].ssh.key: file:/etc/gangline/… -> file:/root/.ssh/id [controller-only]
         sites[hall].ssh.jump: bastion.example.org -> - [controller-only]
         sites[hall].ssh.port: 2222 -> 22 [controller-only]
         record: record

@@ -46,7 +46,7 @@ SCENES = (
             ),
         ),
         want="""
-        host[h100-03].file[/etc/gangline/agent.json].content: 1 lines, sha256 1d6faa9… -> 1 lines, sha256 ca3d163…
+        host[h100-03].file[/etc/gangline/agent.json].content: 1 lines, sha256 1d6… -> 1 lines, sha256 ca3…
         [in-place] (drift) on h100-03
         h100.1: configure(agent) h100-03
         """,
@@ -138,7 +138,7 @@ SCENES = (
             replace(sight("h100-03"), facts=replace(facts("h100-03"), gpus=("0000:1b:00.0 10de:2330",))),
         ),
         want="""
-        host[h100-03].gpus: 2 (0000:1b:00.0 10de:23… -> 1 (0000:1b:00.0 10de:23…
+        host[h100-03].gpus: 2 (0000:1b:00.0 10d… -> 1 (0000:1b:00.0 10d…
         [drain-and-reconfigure] (drift) on h100-03
         h100.1: cordon drain configure(base,agent) accept uncordon h100-03
         """,

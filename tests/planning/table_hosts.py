@@ -137,7 +137,7 @@ SCENES = (
         "other time servers",
         new={"sites[hall].system.time_servers": ["ntp3.example.org"]},
         want="""
-        sites[hall].system.time_servers: [ntp1.example.org, ntp2… -> [ntp3.example.org]
+        sites[hall].system.time_servers: [ntp1.example.org, … -> [ntp3.example.org]
         [in-place] on a100-[1-2],h100-[01-08]
         record: record
         h100.1: configure(base) h100-[01-02]
@@ -203,7 +203,7 @@ SCENES = (
         new={"identity": {"source": "sssd", "min_uid": 2000}},
         want="""
         identity.source: pushed -> sssd [drain-and-reconfigure] on a100-[1-2],h100-[01-08]
-        identity.users[alice]: {uid: 2001, groups: [do… -> - [in-place] on a100-[1-2],h100-[01-08]
+        identity.users[alice]: {uid: 2001, groups:… -> - [in-place] on a100-[1-2],h100-[01-08]
         identity.users[bob]: {uid: 2002} -> - [in-place] on a100-[1-2],h100-[01-08]
         record: record
         h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
@@ -230,7 +230,7 @@ SCENES = (
         "the controller answers elsewhere",
         new={"controller.address": "https://new.example.org:7443"},
         want="""
-        controller.address: https://full.example.or… -> https://new.example.org…
+        controller.address: https://full.exampl… -> https://new.example…
         [in-place] on a100-[1-2],h100-[01-08]
         record: record
         h100.1: configure(agent) h100-[01-02]
@@ -314,7 +314,7 @@ SCENES = (
         "a storage more",
         new={"storage[data]": {"name": "data", "kind": "nfs", "source": "nas1:/data", "path": "/data"}},
         want="""
-        storage[data]: - -> {kind: nfs, path: /data… [in-place] on a100-[1-2],h100-[01-08]
+        storage[data]: - -> {kind: nfs, path: /… [in-place] on a100-[1-2],h100-[01-08]
         record: record
         """,
     ),
@@ -401,7 +401,7 @@ SCENES = (
         "no GPUs any more",
         new={"pools[old].gpu": GONE, "queues[research].guarantee[A100-SXM4-CUSTOM]": GONE},
         want="""
-        pools[old].gpu: {model: A100-SXM4-CUSTO… -> - [drain-and-reconfigure] on a100-[1-2]
+        pools[old].gpu: {model: A100-SXM4-C… -> - [drain-and-reconfigure] on a100-[1-2]
         queues[research].guarantee[A100-SXM4-CUSTOM]: {gpus: 4} -> - [controller-only]
         record: record
         old.1: cordon drain configure(base,agent) accept uncordon a100-1
@@ -453,7 +453,7 @@ SCENES = (
         "a storage less",
         new={"storage[home]": GONE},
         want="""
-        storage[home]: {kind: nfs, path: /home… -> - [drain-and-reconfigure] on a100-[1-2],h100-[01-08]
+        storage[home]: {kind: nfs, path: /… -> - [drain-and-reconfigure] on a100-[1-2],h100-[01-08]
         record: record
         h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
         h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]

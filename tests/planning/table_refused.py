@@ -55,7 +55,7 @@ SCENES = (
         sites[desk].fabric.levels: [unit] -> - [controller-only]
         sites[desk].fabric.units.su-3: desk-1 -> - [controller-only]
         sites[desk].power.price_usd_per_kwh: 0.3 -> - [controller-only]
-        sites[desk].power.domains[plug]: {limit_kw: 3.5, nodes: … -> - [controller-only]
+        sites[desk].power.domains[plug]: {limit_kw: 3.5, nod… -> - [controller-only]
         pool[desk]: - -> configured [in-place] (gangline) on desk-1
         record: record
         desk.1: enrol configure(base,agent) desk-1
@@ -67,7 +67,7 @@ SCENES = (
         new={"sites[use1].region": "us-west-2", "sites[use1].zones": ["us-west-2a"]},
         want="""
         sites[use1].region: us-east-1 -> us-west-2 [refused]
-        sites[use1].zones: [us-east-1a, us-east-1b] -> [us-west-2a] [replace]
+        sites[use1].zones: [us-east-1a, us-eas… -> [us-west-2a] [replace]
         record: record
         blocked: sites[use1].region
         """,
@@ -136,7 +136,7 @@ SCENES = (
         "folders of jobs given up",
         new={"storage[scratch]": GONE},
         want="""
-        storage[scratch]: {kind: local, path: /sc… -> -
+        storage[scratch]: {kind: local, path:… -> -
         [destroys-data] on a100-[1-2],h100-[01-08] consent storage/scratch
         record: record
         h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
@@ -153,7 +153,7 @@ SCENES = (
         new={"storage[scratch]": GONE},
         choices=Choices(("storage/home",)),
         want="""
-        storage[scratch]: {kind: local, path: /sc… -> -
+        storage[scratch]: {kind: local, path:… -> -
         [destroys-data] on a100-[1-2],h100-[01-08] consent storage/scratch
         record: record
         h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -112,12 +112,12 @@ class Lab:
         """What a person's shell has."""
         return {"PATH": os.environ["PATH"], "HOME": str(self.folder), "GANGLINE_HOME": str(self.home), **more}
 
-    def run(self, *argv: str, timeout_s: float = 300.0, **env: str) -> Done:
+    def run(self, *argv: str, env: Mapping[str, str] | None = None, timeout_s: float = 300.0) -> Done:
         """`gangline ARGV`."""
         began = time.monotonic()
         done = subprocess.run(
             [str(GANGLINE), *argv],
-            env=self.env(**env),
+            env=self.env(**(env or {})),
             capture_output=True,
             text=True,
             check=False,
@@ -126,13 +126,13 @@ class Lab:
         )
         return Done(argv, done.returncode, done.stdout, done.stderr, time.monotonic() - began)
 
-    def up(self, *more: str, **env: str) -> Done:
+    def up(self, *more: str, env: Mapping[str, str] | None = None) -> Done:
         """`gangline up FILE`."""
-        return self.run("up", str(self.file), "--yes", *more, **env)
+        return self.run("up", str(self.file), "--yes", *more, env=env)
 
-    def apply(self, *more: str, **env: str) -> Done:
+    def apply(self, *more: str, env: Mapping[str, str] | None = None) -> Done:
         """`gangline apply FILE --yes`."""
-        return self.run("apply", str(self.file), "--yes", *more, **env)
+        return self.run("apply", str(self.file), "--yes", *more, env=env)
 
     def plan(self, *more: str) -> dict[str, Any]:
         """`gangline plan FILE -o json`."""
@@ -149,11 +149,11 @@ class Lab:
             for each in sight.get("drift", ())
         ]
 
-    def start(self, *argv: str, **env: str) -> subprocess.Popen[str]:
+    def start(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """`gangline ARGV` in the background, its output to be read."""
         return subprocess.Popen(
             [str(GANGLINE), *argv],
-            env=self.env(**env),
+            env=self.env(**(env or {})),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -102,7 +102,7 @@ def test_a_gang_runs_as_the_person_who_submitted_it(lab: Lab) -> None:
         "sh",
         "-c",
         script,
-        **lab.user(),
+        env=lab.user(),
     ).ok()
     lines = sorted(done.out.split("\n")[:-1])
     assert lines == [f"{rank}/6 h{rank // 2 + 1} {USER}" for rank in range(6)]
@@ -111,7 +111,7 @@ def test_a_gang_runs_as_the_person_who_submitted_it(lab: Lab) -> None:
 def test_the_plan_is_empty_and_nothing_drifts(lab: Lab) -> None:
     plan = lab.plan()
     assert (plan.get("changes", []), plan.get("steps", [])) == ([], [])
-    assert lab.run("plan", str(lab.file), "--detailed-exitcode").ok()
+    lab.run("plan", str(lab.file), "--detailed-exitcode").ok()
     assert lab.drift() == []
 
 

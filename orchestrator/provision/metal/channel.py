@@ -21,7 +21,8 @@ from orchestrator.provision.metal.diagnosis import Unreached, broken, diagnose, 
 from orchestrator.provision.metal.ssh import Access, unknown
 
 SSH_FAILED = 255  # ssh's own exit code for a connection that did not come about or broke
-MOST_AT_ONCE = 64  # each is a process of ssh here
+# Each is a process of ssh here, and a login takes about 60 ms of a processor: more at once only delay each other.
+MOST_AT_ONCE = min(64, 8 * (os.cpu_count() or 1))
 DEADLINE_S = 60.0
 DRAIN_S = 1.0  # for output that is still on its way when ssh has ended
 
@@ -115,7 +116,7 @@ class Channel:
             try:
                 await asyncio.wait_for(talk.carry(stdin), way.deadline_s)
             except TimeoutError:
-                raise diagnose(self.access, host, _read(log), way.deadline_s) from None
+                raise diagnose(self.access, host, _read(log), talk.words, way.deadline_s) from None
             finally:
                 await talk.end()
             return self._judge(host, talk, _read(log))
@@ -126,7 +127,7 @@ class Channel:
         if code == SSH_FAILED and "mux_client" in log and not far.key:
             raise _Stale
         if code == SSH_FAILED and (not far.let_in or broken(log)):
-            raise diagnose(self.access, host, log + "\n" + talk.stderr.decode("utf-8", "replace"))
+            raise diagnose(self.access, host, log, talk.words)
         return Ran(host, code, talk.stdout, talk.stderr, far.key, talk.asked_us, talk.answered_us)
 
     def _command(self, host: str, argv: Sequence[str], log: Path, way: Way) -> list[str]:
@@ -195,6 +196,10 @@ class _Talk(asyncio.SubprocessProtocol):
     @property
     def stderr(self) -> bytes:
         return bytes(self._said[2])
+
+    @property
+    def words(self) -> str:
+        return self.stderr.decode("utf-8", "replace")
 
     @property
     def code(self) -> int:

@@ -50,34 +50,32 @@ def broken(log: str) -> bool:
     return re.search(r"closed by remote host|Broken pipe|not responding|Connection reset", log) is not None
 
 
-def diagnose(access: Access, host: str, log: str, late_s: float = 0.0) -> Unreached:
-    """Say why. `late_s`: it was ended after so many seconds without an end of its own."""
+def diagnose(access: Access, host: str, log: str, said: str = "", late_s: float = 0.0) -> Unreached:
+    """Say why. `said` is what came on stderr: the jump host's ssh complains there, and so does PAM on the host.
+    `late_s`: it was ended after so many seconds without an end of its own."""
+    if access.jump and "Executing proxy command" in log and "Remote protocol version" not in log:
+        return _through_jump(access, host, log, said, late_s)
+    return _direct(access, host, f"{log}\n{said}", late_s)
+
+
+def _through_jump(access: Access, host: str, log: str, said: str, late_s: float) -> Unreached:
+    """The host's own SSH server never spoke. Either the jump host's ssh complains, or the jump host let it in and could
+    not connect onwards; over a shared connection that leaves no words."""
+    place, jump = access.place(host), access.place(JUMP)
+    if "open failed" not in said and any(re.search(pattern, said) for pattern, _ in _KINDS):
+        found = _direct(access, JUMP, said, 0.0)
+        message = f"{place}: the way through the jump host failed: {found.message}"
+        return Unreached(found.step, host, message, found.hint)
+    hint = "look whether the host is on, and whether the jump host may reach it and forwards TCP"
+    if late_s or "timed out during banner exchange" in log:
+        return Unreached(Step.TCP, host, f"{place} does not answer through the {jump}", hint)
+    reason = _after(said, "open failed: connect failed:") or _after(said, "forwarding request failed:")
+    reason = f": {reason}" if reason else ""
+    return Unreached(Step.TCP, host, f"{place} can't be reached from the {jump}{reason}", hint)
+
+
+def _direct(access: Access, host: str, log: str, late_s: float) -> Unreached:
     words = _complaints(log)
-    if access.jump and _stuck_before_host(log):
-        return _through_jump(access, host, log, words, late_s)
-    return _direct(access, host, log, words, late_s)
-
-
-def _stuck_before_host(log: str) -> bool:
-    return "Executing proxy command" in log and "Remote protocol version" not in log
-
-
-def _through_jump(access: Access, host: str, log: str, words: str, late_s: float) -> Unreached:
-    """The host's own SSH server never spoke: it is the jump host that failed, or that could not connect onwards."""
-    place = access.place(host)
-    if "stdio forwarding failed" in log or "open failed: connect failed" in log:
-        reason = _after(log, "open failed: connect failed:") or "it could not connect"
-        hint = "look whether the host is on, and whether the jump host may reach it"
-        return Unreached(
-            Step.TCP, host, f"{place} can't be reached from {access.place(JUMP)}: {reason}", hint
-        )
-    found = _direct(access, JUMP, log, words, late_s)
-    return Unreached(
-        found.step, host, f"{place}: the way through the jump host failed: {found.message}", found.hint
-    )
-
-
-def _direct(access: Access, host: str, log: str, words: str, late_s: float) -> Unreached:
     for pattern, explain in _KINDS:
         if re.search(pattern, log):
             return explain(access, host, log)

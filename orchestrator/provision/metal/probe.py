@@ -42,7 +42,7 @@ async def probe(
     """A sight of every host, in their order. `first`: record keys of hosts that have none (a changed one is refused
     all the same). `fresh` False: a shared connection that stands counts as proof of key and login, and is faster."""
     names = list(hosts)
-    way = Way(first=first, fresh=fresh, deadline_s=DEADLINE_S, greeting=GREETING)
+    way = Way(first, fresh, deadline_s, GREETING)
     found = await channel.run_on(names, PROGRAM, _script(), way)
     return [sight(name, found[name], channel.clock.now_us()) for name in names]
 

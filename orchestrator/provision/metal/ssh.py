@@ -65,7 +65,7 @@ class Access:
         return f"{'jump host' if host == JUMP else host} ({shown}:{22 if host == JUMP else self.port})"
 
 
-def lay(site: Site, state: Path, environment: Mapping[str, str]) -> Access:
+def lay(site: Site, state: Path, environment: Mapping[str, str], connect_s: int = CONNECT_S) -> Access:
     """Write config and key of a site below `state`; the same again changes nothing.
 
     InputError where the key's reference can't be followed, or where others may read the key.
@@ -81,8 +81,8 @@ def lay(site: Site, state: Path, environment: Mapping[str, str]) -> Access:
         key=_key(site, folder, environment),
         addresses={host.name: host.address or host.name for host in site.hosts},
     )
-    _write(access.config, _text(access, access.config, "yes"))
-    _write(access.config_first, _text(access, access.config_first, "accept-new"))
+    for path, checking in ((access.config, "yes"), (access.config_first, "accept-new")):
+        _write(path, _text(access, path, checking, connect_s))
     return access
 
 
@@ -163,9 +163,11 @@ def _checked(path: Path, where: str) -> Path:
     return path
 
 
-def _text(access: Access, own: Path, checking: str) -> str:
+def _text(access: Access, own: Path, checking: str, connect_s: int) -> str:
     """An ssh_config. The first value of a keyword counts, so hosts come first and what holds for all comes last."""
-    way = f'ssh -F "{own}" -W "[%h]:%p" {JUMP}' if access.jump else ""
+    way = []
+    if access.jump:  # which has its own time first, so that the two can be told apart
+        way = [f'  ProxyCommand ssh -F "{own}" -W "[%h]:%p" {JUMP}', f"  ConnectTimeout {2 * connect_s}"]
     blocks = [_host(name, address, way) for name, address in access.addresses.items()]
     if access.jump:
         blocks.append(f"Host {JUMP}\n  HostName {access.jump}\n  HostKeyAlias {JUMP}\n  Port 22\n")
@@ -176,14 +178,11 @@ def _text(access: Access, own: Path, checking: str) -> str:
     )
 
 
-def _host(name: str, address: str, way: str) -> str:
-    lines = [f"Host {name}", f"  HostName {address}", f"  HostKeyAlias {name}"]
-    if way:
-        lines.append(f"  ProxyCommand {way}")
-    return "\n".join(lines) + "\n"
+def _host(name: str, address: str, way: list[str]) -> str:
+    return "\n".join([f"Host {name}", f"  HostName {address}", f"  HostKeyAlias {name}", *way]) + "\n"
 
 
-def _common(access: Access, checking: str) -> str:
+def _common(access: Access, checking: str, connect_s: int) -> str:
     who = [f"  User {access.user}"] if access.user else []
     if access.key:
         who += [f'  IdentityFile "{access.key}"', "  IdentitiesOnly yes"]
@@ -199,7 +198,7 @@ def _common(access: Access, checking: str) -> str:
         "  HashKnownHosts no",
         "  UpdateHostKeys no",
         "  CheckHostIP no",
-        f"  ConnectTimeout {CONNECT_S}",
+        f"  ConnectTimeout {connect_s}",
         f"  ServerAliveInterval {ALIVE_S}",
         f"  ServerAliveCountMax {SILENT}",
         "  ControlMaster auto",

@@ -11,6 +11,7 @@ from orchestrator.model.host import Step
 from orchestrator.provision.metal.diagnosis import broken, diagnose, seen
 from orchestrator.provision.metal.ssh import Access, lay
 
+PROXY = "debug1: Executing proxy command: exec ssh -F c -W [10.0.0.1]:22 gangline-jump\n"
 TO = "ssh: connect to host 10.0.0.1 port 22:"
 CONNECTED = "debug1: Connection established.\n"
 SPOKE = f"{CONNECTED}debug1: Remote protocol version 2.0, remote software version OpenSSH_9.2p1\n"
@@ -68,7 +69,7 @@ def test_each_failure_has_its_sentence(
 ) -> None:
     access = _access(tmp_path, user="ops", key="env:K")
 
-    found = diagnose(access, "h1", log.replace('"K"', f'"{access.key}"'), late)
+    found = diagnose(access, "h1", log.replace('"K"', f'"{access.key}"'), "", late)
 
     assert found.step is step
     assert message in found.message
@@ -100,23 +101,37 @@ def test_without_any_key_it_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "message"),
+    ("said", "message"),
     [
         ("ssh: connect to host bastion.test port 22: Connection refused",
          "h1 (10.0.0.1:22): the way through the jump host failed: jump host (bastion.test:22) refuses connections"),
         ("channel 0: open failed: connect failed: No route to host\nstdio forwarding failed",
-         "h1 (10.0.0.1:22) can't be reached from jump host (bastion.test:22): No route to host"),
+         "h1 (10.0.0.1:22) can't be reached from the jump host (bastion.test:22): No route to host"),
+        ("", "h1 (10.0.0.1:22) can't be reached from the jump host (bastion.test:22)"),
         ("me@bastion.test: Permission denied (publickey).",
          "h1 (10.0.0.1:22): the way through the jump host failed: jump host (bastion.test:22) does not let"),
     ],
 )  # fmt: skip
-def test_a_jump_host_that_fails_is_told_from_the_host(tmp_path: Path, log: str, message: str) -> None:
+def test_a_jump_host_that_fails_is_told_from_the_host(tmp_path: Path, said: str, message: str) -> None:
     access = _access(tmp_path, jump="bastion.test")
 
-    found = diagnose(access, "h1", f"debug1: Executing proxy command: exec ssh -W\n{log}\nConnection closed")
+    found = diagnose(
+        access, "h1", f"{PROXY}kex_exchange_identification: Connection closed by remote host", said
+    )
 
     assert message in found.message
     assert found.path == "h1"
+
+
+def test_a_host_behind_a_jump_host_that_says_nothing(tmp_path: Path) -> None:
+    access = _access(tmp_path, jump="bastion.test")
+
+    for found in (
+        diagnose(access, "h1", f"{PROXY}Connection timed out during banner exchange"),
+        diagnose(access, "h1", PROXY, late_s=10),
+    ):
+        assert "does not answer through the jump host" in found.message
+    assert "did not finish the login" in diagnose(access, "h1", f"{PROXY}{OFFERED}", late_s=10).message
 
 
 def test_progress_is_read_from_the_log() -> None:

@@ -158,7 +158,7 @@ def test_a_deadline_ends_ssh_and_hides_no_other_host(servers: Servers, tmp_path:
 def test_every_ssh_is_told_to_read_gangline_s_config_alone(
     servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With -F, OpenSSH reads neither ~/.ssh/config nor /etc/ssh/ssh_config; a stand-in before it writes down its words."""
+    """With -F, OpenSSH reads neither ~/.ssh/config nor /etc/ssh/ssh_config; a stand-in notes how it is called."""
     channel = Channel(_access(servers, tmp_path))
     (tmp_path / "bin").mkdir()
     words = tmp_path / "words"
