@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
-from orchestrator.api import bodies, tokens
+from orchestrator.api import bodies, bounds, tokens
 from orchestrator.api.access import ANY_NODE, Caller, agent_of, joiner_of, require_agent, require_joiner
 from orchestrator.api.gate import CALLER
 from orchestrator.api.hub import Hub
@@ -74,6 +74,7 @@ async def _message(scope: Scope, receive: Receive, kind: type[M]) -> M:
         raise InputError(
             "protocol.malformed", error.problem, "is the agent newer?", path=error.path
         ) from None
+    bounds.check(message)
     return message
 
 
