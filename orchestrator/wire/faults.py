@@ -314,8 +314,7 @@ def did_you_mean(word: str, known: list[str]) -> str:
 
 
 def suggestion(word: str, known: list[str], what: str) -> str:
-    """The nearest known word (of the first thousand: each is compared), or a short list of all, or that there are none.
-    """
+    """The nearest known word (of the first thousand: each is compared), or some of all, or that there are none."""
     if near := did_you_mean(word, known[:MOST_COMPARED]):
         return near
     if not known:
