@@ -203,24 +203,34 @@ class Access:
 _EVERYWHERE = Grant(Role.READ, "").on
 
 
-def agent_of(caller: Caller, node: str) -> None:
-    """Refused unless the caller is that very node."""
+def require_agent(caller: Caller) -> None:
+    """Refused unless the caller is a node: known before its message is read."""
     if caller.kind != NODE:
         raise Refused("access.not-a-node", "this route is for nodes", "join first: `gangline agent join`")
+
+
+def agent_of(caller: Caller, node: str) -> None:
+    """Refused unless the caller is that very node."""
+    require_agent(caller)
     if caller.name != node:
         raise Refused(
             "access.other-node", f"this token is node {caller.name}'s, and the message is of {node}"
         )
 
 
-def joiner_of(caller: Caller, node: str) -> None:
-    """Refused unless the caller has a join token for that node, or for any."""
+def require_joiner(caller: Caller) -> None:
+    """Refused unless the caller has a join token: known before its message is read."""
     if caller.kind != JOIN:
         raise Refused(
             "access.not-a-join-token",
             "joining takes a join token",
             "an admin makes one: `gangline token create --role join`",
         )
+
+
+def joiner_of(caller: Caller, node: str) -> None:
+    """Refused unless the caller has a join token for that node, or for any."""
+    require_joiner(caller)
     if caller.name not in (node, ANY_NODE):
         raise Refused("access.other-node", f"this token lets node {caller.name} join, not {node}")
 

@@ -13,14 +13,14 @@ from urllib.parse import parse_qs
 from starlette.responses import Response
 from starlette.types import Receive, Scope
 
-from orchestrator.api import bodies, tokens
-from orchestrator.api.access import ANY_NODE, NODE, Caller, agent_of, joiner_of
+from orchestrator.api import bodies, bounds, tokens
+from orchestrator.api.access import ANY_NODE, Caller, agent_of, joiner_of, require_agent, require_joiner
 from orchestrator.api.gate import CALLER
 from orchestrator.api.hub import Hub
 from orchestrator.controller.commands import JoinNode
 from orchestrator.controller.reads import LogChunk
 from orchestrator.model.codec import CodecError, decode, encode
-from orchestrator.model.errors import InputError, NotFound, Refused
+from orchestrator.model.errors import InputError, NotFound
 from orchestrator.model.protocol import JoinAnswer, JoinRequest, SyncRequest
 from orchestrator.wire.api import MOST_LOG_BYTES
 
@@ -30,6 +30,7 @@ M = TypeVar("M", JoinRequest, SyncRequest)
 async def join(hub: Hub, scope: Scope, receive: Receive) -> Response:
     """A node of the wanted cluster gets its own token; the older one is worth nothing from then on."""
     caller: Caller = scope[CALLER]
+    require_joiner(caller)
     request = await _message(scope, receive, JoinRequest)
     joiner_of(caller, request.node)
     secret = tokens.new_secret()
@@ -45,6 +46,7 @@ async def join(hub: Hub, scope: Scope, receive: Receive) -> Response:
 async def sync(hub: Hub, scope: Scope, receive: Receive) -> Response:
     """One beat; the answer is held while there is nothing to say."""
     caller: Caller = scope[CALLER]
+    require_agent(caller)
     request = await _message(scope, receive, SyncRequest)
     agent_of(caller, request.node)
     with hub.poll(scope):
@@ -54,8 +56,7 @@ async def sync(hub: Hub, scope: Scope, receive: Receive) -> Response:
 async def read_answer(hub: Hub, scope: Scope, receive: Receive) -> Response:
     """The bytes that a read asked for."""
     caller: Caller = scope[CALLER]
-    if caller.kind != NODE:
-        raise Refused("access.not-a-node", "this route is for nodes")
+    require_agent(caller)
     read_id = scope["path"].rpartition("/")[2]
     size, ended = _size_and_ended(scope)
     data = await bodies.read(scope, receive, MOST_LOG_BYTES)
@@ -68,11 +69,13 @@ async def _message(scope: Scope, receive: Receive, kind: type[M]) -> M:
     bodies.require_json(scope)
     plain = bodies.parse(await bodies.read(scope, receive, bodies.MOST_AGENT))
     try:
-        return decode(kind, plain)
+        message = decode(kind, plain)
     except CodecError as error:
         raise InputError(
             "protocol.malformed", error.problem, "is the agent newer?", path=error.path
         ) from None
+    bounds.check(message)
+    return message
 
 
 def _size_and_ended(scope: Scope) -> tuple[int, bool]:

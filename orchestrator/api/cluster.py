@@ -18,6 +18,7 @@ from orchestrator.api.hub import Hub
 from orchestrator.api.problems import WrongType
 from orchestrator.api.resolved import cluster_in
 from orchestrator.controller import commands
+from orchestrator.model.cluster import Role
 from orchestrator.model.codec import encode
 from orchestrator.model.errors import NotFound, Unavailable
 from orchestrator.model.protocol import PROTOCOL
@@ -66,7 +67,9 @@ async def get_cluster(hub: HubDep, _: ReaderDep) -> Response:
     openapi_extra={"requestBody": _DOCUMENT},
 )
 async def put_cluster(request: Request, hub: HubDep, caller: OperatorDep) -> Response:
-    """The cluster that is wanted from now on. The same one again changes nothing."""
+    """The cluster that is wanted from now on. The same one again changes nothing.
+
+    Its `access` and `identity` are changed by admins only."""
     body: bytes = request.scope.get(BODY, b"")
     kind = bodies.media_type(request.scope)
     if kind not in ("application/json", *_YAML_TYPES):
@@ -76,7 +79,10 @@ async def put_cluster(request: Request, hub: HubDep, caller: OperatorDep) -> Res
             "send application/yaml or application/json",
         )
     sent = cluster_in(body, yaml=kind in _YAML_TYPES)
-    await hub.controller.do(commands.ApplyCluster(sent.spec, caller.by, sent.desired, sent.commit))
+    admin = caller.has(Role.ADMIN)
+    await hub.controller.do(
+        commands.ApplyCluster(sent.spec, caller.by, sent.desired, sent.commit, admin=admin)
+    )
     await hub.caught_up()
     return _reply(hub)
 

@@ -9,8 +9,9 @@ refer to others are looked at again here, since the controller must be able to t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from orchestrator import spec as documents
@@ -20,6 +21,8 @@ from orchestrator.model.codec import CodecError, decode
 from orchestrator.model.errors import InputError
 from orchestrator.model.host import PoolDesired
 from orchestrator.planning.digest import digest_of
+from orchestrator.wire.common import HOST_PATTERN, NAME_PATTERN
+from orchestrator.wire.faults import shown
 
 NAME = "cluster.yaml"  # what errors call the document
 
@@ -95,10 +98,12 @@ def _problems(spec: ClusterSpec) -> Iterable[str]:
     """What would break the controller: names twice, names of nothing, queues in a circle."""
     if not spec.name:
         yield "the cluster has no name"
+    yield from _numbers(spec, "spec")
     sites = [site.name for site in spec.sites]
     queues = {queue.name: queue.parent for queue in spec.queues}
     nodes = [node for pool in spec.pools for node in pool.nodes]
     for what, names in (
+        ("cluster", [spec.name]),
         ("site", sites),
         ("pool", [pool.name for pool in spec.pools]),
         ("queue", [queue.name for queue in spec.queues]),
@@ -106,11 +111,29 @@ def _problems(spec: ClusterSpec) -> Iterable[str]:
     ):
         if len(set(names)) != len(names):
             yield f"a {what} is named twice"
+        yield from (f"{shown(name)} can't name a {what}" for name in names if not _is_name(what, name))
     for pool in spec.pools:
         if pool.site not in sites:
             yield f"pool {pool.name} stands on {pool.site!r}, which is no site"
     for name in queues:
         yield from _circle(name, queues)
+
+
+def _is_name(what: str, name: str) -> bool:
+    """As documents have them: an empty queue would be the parent of every one that has none."""
+    return re.fullmatch(HOST_PATTERN if what == "node" else NAME_PATTERN, name) is not None
+
+
+def _numbers(value: Any, path: str) -> Iterable[str]:
+    """Nothing in a cluster is negative, or larger than what every reader of JSON keeps."""
+    if isinstance(value, int) and not 0 <= value < 2**53:
+        yield f"{path} is out of range"
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _numbers(getattr(value, field.name), f"{path}.{field.name}")
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from _numbers(item, path)
 
 
 def _circle(name: str, parents: dict[str, str]) -> Iterable[str]:

@@ -60,6 +60,7 @@ class Options:
 def main(options: Options) -> int:
     """Serve until a signal says stop (0). Raises the GanglineError that kept it from starting or ended it."""
     _log_to_stderr()
+    os.umask(0o077)  # of folders above the state as well: whoever may write there may replace it
     listen.raise_file_limit()
     tls = listen.check_tls(options.tls_cert, options.tls_key)
     with contextlib.ExitStack() as stack:

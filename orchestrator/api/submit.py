@@ -16,6 +16,7 @@ from orchestrator.api.access import Caller
 from orchestrator.api.gate import CALLER
 from orchestrator.api.hub import Hub
 from orchestrator.controller.commands import Submit, Submitted
+from orchestrator.model.cluster import Role
 from orchestrator.model.errors import InputError
 from orchestrator.spec import job_from_document
 from orchestrator.wire.api import PREFIX
@@ -26,6 +27,7 @@ MOST_KEY = 200
 async def submit(hub: Hub, scope: Scope, receive: Receive) -> Response:
     """Check, hand over, answer when it is durable: 201, or 200 for a key that has made this job before."""
     caller: Caller = scope[CALLER]
+    hub.access.require(caller, Role.SUBMIT)  # before anything is read
     bodies.require_json(scope)
     _no_queries(scope)
     key = _key(bodies.header(scope, b"idempotency-key"))

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from orchestrator.cli import session as sessions
 from orchestrator.cli import tables
 from orchestrator.cli.tables import Cell, Head
-from orchestrator.cli.text import safe
+from orchestrator.cli.text import LOUD, escape, safe
 
 API_VERSION = "gangline/v1"
 FORMATS = ("table", "wide", "json", "yaml", "name", "markdown")
@@ -116,14 +116,14 @@ def document(value: Any, form: str) -> str:
     return to_yaml(value) if form == "yaml" else to_json(value)
 
 
-# What JSON may carry as it is and a terminal should not see.
-_LOUD = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+# What JSON and YAML may carry as it is and a terminal should not see.
+_LOUD = re.compile(f"[{LOUD}]")
 
 
 def to_json(value: Any) -> str:
     """Indented JSON, UTF-8, with control characters escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    return _LOUD.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return _LOUD.sub(lambda found: json.dumps(found.group())[1:-1], text)
 
 
 _PLAIN_YAML = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
@@ -145,7 +145,8 @@ def to_yaml(value: Any) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", data, style=None if bare else '"')
 
     Dumper.add_representer(str, text)
-    return str(yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1000)).rstrip("\n")
+    written = str(yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1000))
+    return _LOUD.sub(escape, written).rstrip("\n")  # such a text is never bare, so that the escape is read
 
 
 def record(kind: str, item: Any, human: Callable[[], str]) -> None:

@@ -10,8 +10,14 @@ import re
 import unicodedata
 from datetime import UTC, datetime
 
-# C0 and C1 controls, DEL, and the marks that reorder text: nothing that others named may move a cursor.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+# DEL and C1 controls, and what Unicode calls formats (category Cf) and separators of lines: they reorder text, hide in
+# it, or move a cursor. JSON and YAML may hold them as they are.
+LOUD = (
+    "\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0001\U000e0020-\U000e007f"
+)
+_UNSAFE = re.compile(f"[\x00-\x1f{LOUD}]")
 
 
 def safe(text: str) -> str:
@@ -26,9 +32,14 @@ def safe_lines(text: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     code = ord(found.group())
-    return {9: "\\t", 10: "\\n", 13: "\\r"}.get(code) or (
-        f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-    )
+    short = {9: "\\t", 10: "\\n", 13: "\\r"}.get(code)
+    return short or (f"\\x{code:02x}" if code < 0x100 else escape(found))
+
+
+def escape(found: re.Match[str]) -> str:
+    """One character as YAML and Python write it in a quoted text."""
+    code = ord(found.group())
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def width(text: str) -> int:

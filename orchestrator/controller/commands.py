@@ -81,12 +81,14 @@ class RequeueJob:
 
 @dataclass(frozen=True, slots=True)
 class ApplyCluster:
-    """-> None. The wanted cluster from now on, and what its hosts are to have."""
+    """-> None. The wanted cluster from now on, and what its hosts are to have. Refused if it changes who may what, and
+    `admin` is not set."""
 
     spec: ClusterSpec
     by: str
     desired: tuple[PoolDesired, ...] = ()
     commit: str = ""
+    admin: bool = True
 
 
 @dataclass(frozen=True, slots=True)

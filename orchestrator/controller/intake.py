@@ -16,6 +16,7 @@ from orchestrator.ledger.apply_jobs import KEYS_KEPT_US
 from orchestrator.ledger.records import Job, Node
 from orchestrator.model.attempt import EndCause, JobState
 from orchestrator.model.clock import SECOND
+from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.errors import Conflict, InputError, NotFound, Refused, Unavailable
 from orchestrator.model.node import Mark, MarkKind
 from orchestrator.model.reasons import Reason
@@ -149,11 +150,23 @@ def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
                 f"this controller serves cluster {known.name}, and the spec is of {command.spec.name}",
                 "a cluster's name is its identity: use another controller, or the old name",
             )
+        if not command.admin:
+            _check_access(known or ClusterSpec(command.spec.name), command)
         body = events.ClusterApplied(command.spec, digest, command.desired, command.commit)
         desk.writer.record(body, "cluster", command.by)
         desk.writer.everything_touched = True
         for node in desk.state.nodes.values():
             acceptance.accept(desk, node)
+
+
+def _check_access(known: ClusterSpec, command: commands.ApplyCluster) -> None:
+    """Whoever writes the grants can make an admin, and whoever writes `identity` lets system users run jobs."""
+    if (command.spec.access, command.spec.identity) != (known.access, known.identity):
+        raise Refused(
+            "access.cluster",
+            f"{command.by} may change the cluster, but not its `access` or `identity`: that takes the role admin",
+            "leave both as they are, or ask an admin to apply it",
+        )
 
 
 def cordon(desk: Desk, command: commands.CordonNode) -> None:

@@ -119,11 +119,22 @@ def _follow(desk: Desk, job: Job, cause: EndCause, code: int, detail: str) -> No
         writer.job(job.id, events.JobEnded(job.id, JobState.SUCCEEDED, code))
     elif cause is EndCause.PREPARE_FAILED:
         _after_failed_preparation(desk, job)
-    elif cause is EndCause.REQUEUED or _may_retry(job, cause):
+    elif cause is EndCause.REQUEUED:
         writer.job(job.id, events.JobRequeued(job.id, detail or str(cause)))
+    elif _may_retry(job, cause):
+        _wait_again(desk, job, detail or str(cause))
     else:
         why = detail or {EndCause.TIME_LIMIT: "its time limit was reached"}.get(cause, str(cause))
         writer.job(job.id, events.JobEnded(job.id, JobState.FAILED, code, why))
+
+
+def _wait_again(desk: Desk, job: Job, why: str) -> None:
+    """Another attempt will follow; of a job that only nodes have told of, not before a person has looked at it."""
+    if job.from_nodes:
+        held = f"{why}; it was taken back on the word of nodes and starts anew only when it is released"
+        desk.writer.job(job.id, events.JobHeld(job.id, held, "from-nodes"))
+    else:
+        desk.writer.job(job.id, events.JobRequeued(job.id, why))
 
 
 def _may_retry(job: Job, cause: EndCause) -> bool:
@@ -151,7 +162,7 @@ def _after_failed_preparation(desk: Desk, job: Job) -> None:
         return
     for fault in faults.values():
         _mark(desk, job.id, fault)
-    desk.writer.job(job.id, events.JobRequeued(job.id, f"{last.node}: {last.error}"))
+    _wait_again(desk, job, f"{last.node}: {last.error}")
 
 
 def _mark(desk: Desk, job_id: int, fault: NodeFault) -> None:

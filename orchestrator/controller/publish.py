@@ -50,7 +50,7 @@ class Publisher:
             view.applies = tuple(apply_view(apply) for apply in state.applies)
             view.commit = state.commit
             view.desired, view.recorded = dict(state.desired), dict(state.recorded)
-        view.orphans = tuple((str(orphan.attempt), orphan.node) for orphan in state.orphans)
+        view.orphans = tuple((str(orphan.attempt), orphan.node) for orphan in state.orphans.values())
         if reasons is not None:
             view.reasons = reasons
         view.version += 1

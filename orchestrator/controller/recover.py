@@ -3,8 +3,10 @@
 Comes in: inventories that agents send when asked, the `Recover` command. Goes out: facts about orphans, recovered
 attempts, and the ends that a restored ledger has missed. Called by: sync (inventories), intake (recover).
 
-Nothing here ends anything that runs. An attempt that ended while the ledger was elsewhere is recovered and ended in one
-go, so that its job ends as it did, and is not started again.
+Nothing here ends anything that runs, and nothing starts on the word of a node: the gang's other nodes go on with what
+they hold themselves, and a job that the ledger knows from nodes alone is held when it should start anew, until a person
+releases it. Else one node could make others run what it likes, as whom it likes. An attempt that ended while the ledger
+was elsewhere is recovered and ended in one go, so that its job ends as it did, and is not started again.
 """
 
 from __future__ import annotations
@@ -64,9 +66,9 @@ def recover(desk: Desk, command: Recover) -> RecoverResult:
         )
     recovered: list[str] = []
     left: list[tuple[str, str]] = []
-    for attempt in dict.fromkeys(orphan.attempt for orphan in desk.state.orphans):
+    for attempt, orphans in _by_attempt(desk).items():
         over = reports.is_over(desk, attempt)
-        problem = _let_go(desk, attempt) if over else _take_back(desk, attempt, command.by)
+        problem = _let_go(desk, attempt, orphans) if over else _take_back(desk, attempt, orphans, command.by)
         if problem:
             left.append((str(attempt), problem))
         elif not over:
@@ -76,9 +78,15 @@ def recover(desk: Desk, command: Recover) -> RecoverResult:
     return RecoverResult(tuple(recovered), tuple(left), tuple(silent))
 
 
-def _take_back(desk: Desk, attempt: AttemptId, by: str) -> str:
+def _by_attempt(desk: Desk) -> dict[AttemptId, list[Orphan]]:
+    found: dict[AttemptId, list[Orphan]] = {}
+    for orphan in desk.state.orphans.values():
+        found.setdefault(orphan.attempt, []).append(orphan)
+    return found
+
+
+def _take_back(desk: Desk, attempt: AttemptId, orphans: list[Orphan], by: str) -> str:
     """Recover one attempt on all nodes that hold it; why not, or empty."""
-    orphans = [orphan for orphan in desk.state.orphans if orphan.attempt == attempt]
     launches = [orphan.holding.launch for orphan in orphans if orphan.holding.launch is not None]
     problem = _obstacle(desk, attempt, orphans, launches)
     if problem:
@@ -97,6 +105,7 @@ def _take_back(desk: Desk, attempt: AttemptId, by: str) -> str:
         started_us=min(
             (orphan.holding.started_us for orphan in orphans if orphan.holding.started_us), default=0
         ),
+        held_on=tuple(orphan.node for orphan in orphans),
     )
     desk.writer.job(attempt.job, body, by)
     for orphan in orphans:
@@ -113,6 +122,9 @@ def _obstacle(desk: Desk, attempt: AttemptId, orphans: list[Orphan], launches: l
         return "its records on the node are lost: only processes are left; end them by hand"
     if job is not None and job.attempt is not None:
         return f"job {job.id} has attempt {job.attempt.id} now"
+    problem = _contradiction(orphans, launches[0])
+    if problem:
+        return problem
     missing = [
         name
         for name in (*(orphan.node for orphan in orphans), *(part.node for part in launches[0].parts))
@@ -128,9 +140,26 @@ def _obstacle(desk: Desk, attempt: AttemptId, orphans: list[Orphan], launches: l
     return ""
 
 
-def _let_go(desk: Desk, attempt: AttemptId) -> str:
+def _contradiction(orphans: list[Orphan], first: Launch) -> str:
+    """A node speaks for itself alone: what it holds is a part of the gang, and all that hold it tell of the same job.
+
+    What a controller has made agrees in all of this, since it was one launch.
+    """
+    for orphan in orphans:
+        if orphan.node not in [part.node for part in first.parts]:
+            return f"{orphan.node} holds it and is no part of its gang"
+        launch = orphan.holding.launch
+        if launch is not None and (launch.job, launch.owner, launch.parts) != (
+            first.job,
+            first.owner,
+            first.parts,
+        ):
+            return f"{orphans[0].node} and {orphan.node} tell different things of it"
+    return ""
+
+
+def _let_go(desk: Desk, attempt: AttemptId, orphans: list[Orphan]) -> str:
     """There is nothing to take back: list it no more where it has ended; why it stays listed elsewhere, or empty."""
-    orphans = [orphan for orphan in desk.state.orphans if orphan.attempt == attempt]
     stays = [orphan.node for orphan in orphans if orphan.holding.ended is None]
     for orphan in orphans:
         if orphan.node not in stays:

@@ -61,10 +61,7 @@ def orphan_ended(desk: Desk, node: Node, event: AgentEvent) -> None:
 
 def orphan_of(desk: Desk, attempt: AttemptId, node: str) -> Orphan | None:
     """What is listed of that attempt on that node."""
-    for orphan in desk.state.orphans:
-        if orphan.attempt == attempt and orphan.node == node:
-            return orphan
-    return None
+    return desk.state.orphans.get((attempt, node))
 
 
 def is_over(desk: Desk, attempt: AttemptId) -> bool:

@@ -42,11 +42,8 @@ def _over(desk: Desk, node: Node) -> tuple[AttemptId, ...]:
 
     Nothing else that is unknown is ever told to end: it may belong to a ledger that this one replaced.
     """
-    return tuple(
-        orphan.attempt
-        for orphan in desk.state.orphans
-        if orphan.node == node.name and orphan.holding.ended is None and orphan.attempt in node.presumed
-    )
+    found = [desk.state.orphans.get((attempt, node.name)) for attempt in dict.fromkeys(node.presumed)]
+    return tuple(orphan.attempt for orphan in found if orphan is not None and orphan.holding.ended is None)
 
 
 def _wants_inventory(desk: Desk, node: Node) -> bool:

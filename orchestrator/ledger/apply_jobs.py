@@ -103,7 +103,7 @@ def released(state: State, event: Event, body: events.JobReleased) -> None:
     """It waits again with a clean slate."""
     job = state.jobs[body.job]
     _require(job.state is JobState.HELD, f"job {job.id} is not held")
-    job.hold, job.failures, job.faults = None, {}, []
+    job.hold, job.failures, job.faults, job.from_nodes = None, {}, [], False
     _wait(state, job, event.t_us)
 
 
@@ -290,17 +290,15 @@ def first_failure(attempt: Attempt) -> RankFailure | None:
 def orphaned(state: State, event: Event, body: events.AttemptOrphaned) -> None:
     """A node holds what the ledger does not know; its last word on it counts."""
     attempt, node = body.holding.attempt, state.nodes[body.node]
-    state.orphans = [
-        orphan for orphan in state.orphans if (orphan.attempt, orphan.node) != (attempt, node.name)
-    ]
-    state.orphans.append(Orphan(attempt, node.name, body.holding, event.t_us))
+    state.orphans.pop((attempt, node.name), None)
+    state.orphans[(attempt, node.name)] = Orphan(attempt, node.name, body.holding, event.t_us)
 
 
 def orphan_gone(state: State, event: Event, body: events.AttemptOrphanGone) -> None:
     """It is listed no more."""
-    left = [orphan for orphan in state.orphans if (orphan.attempt, orphan.node) != (body.attempt, body.node)]
-    _require(len(left) < len(state.orphans), f"{body.node} has no orphan {body.attempt}")
-    state.orphans = left
+    key = (body.attempt, body.node)
+    _require(key in state.orphans, f"{body.node} has no orphan {body.attempt}")
+    del state.orphans[key]
     node = state.nodes.get(body.node)
     if node is not None:
         node.presumed = [attempt for attempt in node.presumed if attempt != body.attempt]
@@ -314,6 +312,7 @@ def recovered(state: State, event: Event, body: events.AttemptRecovered) -> None
         job = state.jobs[attempt_id.job] = Job(
             attempt_id.job, body.spec, body.owner, body.submitted_us, body.submitted_us
         )
+        job.from_nodes = body.held_on is not None
         state.next_job = max(state.next_job, job.id + 1)
         state.open_scope(job)
     else:
@@ -323,12 +322,15 @@ def recovered(state: State, event: Event, body: events.AttemptRecovered) -> None
     job.hold, job.attempts, job.state = None, attempt_id.number, JobState.RUNNING
     job.attempt = _recovered_attempt(event, body)
     state.hold_attempt(job, job.attempt, runs=True)
-    state.orphans = [orphan for orphan in state.orphans if orphan.attempt != attempt_id]
+    for node in state.nodes:
+        state.orphans.pop((attempt_id, node), None)
 
 
 def _recovered_attempt(event: Event, body: events.AttemptRecovered) -> Attempt:
+    """A node that does not say that it holds it must not start it: others' word is no reason to."""
     parts = [Part(placement) for placement in body.placements]
     for part in parts:
+        part.started = body.held_on is not None and part.placement.node not in body.held_on
         if part.placement.node in body.started_on:
             part.state, part.started, part.started_us = PartState.STARTED, True, event.t_us
     return Attempt(

@@ -498,3 +498,5 @@ class AttemptRecovered:
     time_limit_s: int = 0
     started_on: tuple[str, ...] = ()
     started_us: int = 0  # 0: no node knows; its time limit runs from now
+    # Nodes that hold it themselves: no other starts it, and its job, if it was forgotten, is one that only nodes know.
+    held_on: tuple[str, ...] | None = None  # None: of a controller that did not tell

@@ -123,6 +123,9 @@ class Job:
     ended_us: int = 0
     exit_code: int = 0
     why: str = ""
+    from_nodes: bool = (
+        False  # known from nodes' records alone: it starts nowhere anew before a person releases it
+    )
 
 
 PRESUMED_KEPT = 50

@@ -32,7 +32,7 @@ def to_plain(state: State) -> dict[str, Any]:
         "jobs": [encode(job) for job in state.jobs.values()],
         "tokens": [encode(token) for token in state.tokens.values()],
         "keys": {key: encode(value) for key, value in state.keys.items()},
-        "orphans": [encode(orphan) for orphan in state.orphans],
+        "orphans": [encode(orphan) for orphan in state.orphans.values()],
         **_changes(state),
     }
 
@@ -59,7 +59,10 @@ def from_plain(plain: dict[str, Any]) -> State:
         forgotten_from=plain["forgotten_from"],
         cluster=decode(ClusterSpec, plain["cluster"]) if plain["cluster"] is not None else None,
         digest=plain["digest"],
-        orphans=[decode(Orphan, item) for item in plain["orphans"]],
+        orphans={
+            (found.attempt, found.node): found
+            for found in (decode(Orphan, item) for item in plain["orphans"])
+        },
         commit=plain.get("commit", ""),
         recorded=plain.get("recorded", {}),
         applies=[decode(Apply, item) for item in plain.get("applies", ())],

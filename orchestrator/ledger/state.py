@@ -20,9 +20,12 @@ from orchestrator.ledger.records import Apply, Attempt, Job, Node, Orphan, Submi
 from orchestrator.model.attempt import JobState, PartState, Placement
 from orchestrator.model.cluster import ClusterSpec, Pool, Queue
 from orchestrator.model.host import PoolDesired
+from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import Request
 
 ROOT = "cluster"  # the top scope of the limit tree
+
+OrphanKey = tuple[AttemptId, str]  # the attempt and the node that holds it
 
 
 class ClassKey(NamedTuple):
@@ -80,7 +83,7 @@ class State:
     jobs: dict[int, Job] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
     keys: dict[str, SubmitKey] = field(default_factory=dict)
-    orphans: list[Orphan] = field(default_factory=list)
+    orphans: dict[OrphanKey, Orphan] = field(default_factory=dict)  # as they were listed, the last one last
     desired: dict[str, PoolDesired] = field(
         default_factory=dict
     )  # by digest: recorded, or still on some host

@@ -49,6 +49,13 @@ class Daemon:
             return False
 
 
+def private_folder(path: Path) -> None:
+    """Make a folder, and those missing above it, for the owner alone: mkdir's own `parents` go by the umask."""
+    for folder in reversed([path, *path.parents]):
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+
+
 class Daemons:
     """The processes of one cluster on this machine; `folder` has a record for each."""
 
@@ -77,7 +84,7 @@ class Daemons:
     def start(self, name: str, argv: Sequence[str], log: Path, folder: Path) -> Daemon:
         """Start it; it runs on when this process ends. Unavailable if it can't be started."""
         for path in (self._folder, log.parent, folder):
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(path)
         _set_aside(log)
         self._record(name).unlink(missing_ok=True)
         starter = [

@@ -17,6 +17,9 @@ def main(argv: list[str]) -> None:
     """Never returns."""
     record, log, folder, *command = argv
     os.setsid()
+    os.umask(
+        0o077
+    )  # whatever it was where the person typed: tokens and jobs' variables lie in what it writes
     os.chdir(folder)
     sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     empty = os.open(os.devnull, os.O_RDONLY)

@@ -20,7 +20,7 @@ from typing import Any
 
 from orchestrator.model.cluster import ClusterSpec, Emulate, Pool, SiteKind
 from orchestrator.model.errors import Conflict
-from orchestrator.provision.daemons import Daemon, Daemons
+from orchestrator.provision.daemons import Daemon, Daemons, private_folder
 
 SERVER = "server"
 _AGENT = "agent-"
@@ -88,7 +88,7 @@ class LocalSite:
     def alone(self) -> Iterator[None]:
         """Hold off any other `up` or `down` of the same cluster; Conflict if one is at work."""
         folder = self.state / "up"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(folder)
         descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
@@ -175,7 +175,7 @@ class LocalSite:
         return self._daemons.stop(_AGENT + node, grace_s)
 
     def _write(self, path: Path, text: str) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(path.parent)
         draft = path.with_name(f".{path.name}.{os.getpid()}")
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

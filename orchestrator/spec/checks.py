@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from orchestrator.spec import (
@@ -19,6 +20,7 @@ from orchestrator.spec import (
 )
 from orchestrator.spec.context import Check, Context, rows, run
 from orchestrator.spec.reading import Found, without
+from orchestrator.spec.report import MOST_ERRORS
 from orchestrator.wire.cluster import ClusterDocument
 from orchestrator.wire.faults import Loc, problem
 from orchestrator.wire.leaf import UNKNOWN
@@ -87,12 +89,15 @@ STAGES: tuple[tuple[Check, ...], ...] = (
 def check_cluster(context: Context, data: Any) -> list[Found]:
     """Everything that contradicts or leads nowhere in one cluster document, of which `data` is the plain value.
 
-    What one stage finds is unknown to the next, so that no fault is told again by what follows from it.
+    What one stage finds is unknown to the next, so that no fault is told again by what follows from it. Nothing is
+    looked for once there are more faults than are told.
     """
     found: list[Found] = []
     for stage in STAGES:
-        new = list(run(stage, context))
+        new = list(islice(run(stage, context), MOST_ERRORS + 1 - len(found)))
         found += new
+        if len(found) > MOST_ERRORS:
+            break
         document = without(ClusterDocument, data, [one.loc for one in new]) if new else context.document
         if document is None:
             break

@@ -79,48 +79,51 @@ class _Outcome:
     errors: list[SpecError]
     cluster: ClusterSpec | None = None
     job: JobSpec | None = None
+    more: int = 0  # faults that were not looked at
 
 
 def load_cluster(path: str) -> LoadedCluster:
     """The cluster that a file describes, with the hosts of its inventories. Raises nothing."""
     done = _from_file(path, (CLUSTER,), None)
-    return LoadedCluster(done.cluster, sorted_errors(done.errors, path))
+    return LoadedCluster(done.cluster, sorted_errors(done.errors, path, done.more))
 
 
 def load_cluster_text(text: str, file: str, base: str | None = None) -> LoadedCluster:
     """The same of a text. `file` names it in errors; inventories are read beside `base`, or not at all without one."""
     done = _from_text(text, file, (CLUSTER,), None, base)
-    return LoadedCluster(done.cluster, sorted_errors(done.errors, file))
+    return LoadedCluster(done.cluster, sorted_errors(done.errors, file, done.more))
 
 
 def load_job(path: str, cluster: ClusterSpec | None = None) -> LoadedJob:
     """The job that a file describes; with `cluster`, its names must exist there. Raises nothing."""
     done = _from_file(path, (JOB,), cluster)
-    return LoadedJob(done.job, sorted_errors(done.errors, path))
+    return LoadedJob(done.job, sorted_errors(done.errors, path, done.more))
 
 
 def load_job_text(text: str, file: str, cluster: ClusterSpec | None = None) -> LoadedJob:
     """The same of a text; `file` names it in errors."""
     done = _from_text(text, file, (JOB,), cluster, None)
-    return LoadedJob(done.job, sorted_errors(done.errors, file))
+    return LoadedJob(done.job, sorted_errors(done.errors, file, done.more))
 
 
 def job_from_document(document: object, cluster: ClusterSpec | None = None) -> JobSpec:
     """The job that a JSON value describes, which stays as it is. Raises InvalidDocument, whose errors have no lines."""
     done = _from_page(Page("", "", tree_of(document)), (JOB,), cluster, None)
     if done.job is None:
-        raise InvalidDocument(sorted_errors(done.errors, ""))
+        raise InvalidDocument(sorted_errors(done.errors, "", done.more))
     return done.job
 
 
 def validate_file(path: str, cluster: ClusterSpec | None = None) -> ValidationResult:
     """What is wrong with a file of either kind. Raises nothing."""
-    return ValidationResult(sorted_errors(_from_file(path, (CLUSTER, JOB), cluster).errors, path))
+    done = _from_file(path, (CLUSTER, JOB), cluster)
+    return ValidationResult(sorted_errors(done.errors, path, done.more))
 
 
 def validate_text(text: str, file: str, cluster: ClusterSpec | None = None) -> ValidationResult:
     """The same of a text, such as standard input; inventories that it names are read from the current folder."""
-    return ValidationResult(sorted_errors(_from_text(text, file, (CLUSTER, JOB), cluster, file).errors, file))
+    done = _from_text(text, file, (CLUSTER, JOB), cluster, file)
+    return ValidationResult(sorted_errors(done.errors, file, done.more))
 
 
 # --- from a file to a page -------------------------------------------------------------------------------------------
@@ -167,7 +170,8 @@ def _job(page: Page, data: Any, errors: list[SpecError], cluster: ClusterSpec | 
     if cluster is not None and document is not None:
         found += check_job_in_cluster(document, cluster, catalog.load())
     errors += [page.error(one) for one in found]
-    return _Outcome(errors, job=job_spec(document) if document is not None and not errors else None)
+    done = job_spec(document) if document is not None and not errors else None
+    return _Outcome(errors, job=done, more=reading.more)
 
 
 def _cluster(page: Page, data: Any, errors: list[SpecError], base: str | None) -> _Outcome:
@@ -176,7 +180,7 @@ def _cluster(page: Page, data: Any, errors: list[SpecError], base: str | None) -
     document = reading.document
     errors += [page.error(one) for one in reading.found]
     if document is None:
-        return _Outcome(errors)
+        return _Outcome(errors, more=reading.more)
     shelf = _Shelf(page, base)
     hosts, unread = shelf.hosts_of(document)
     errors += shelf.errors

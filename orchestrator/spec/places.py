@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable
 
 from orchestrator.spec.reading import Found
-from orchestrator.spec.report import SpecError
+from orchestrator.spec.report import MOST_ERRORS, SpecError
 from orchestrator.spec.shape import path_text
 from orchestrator.spec.tree import Misread, Node, Place, Tree
 from orchestrator.wire.faults import Loc, Problem, problem
 
 AROUND = 200  # characters of a line that an error carries on either side of its place
-MOST_ERRORS = 1000  # that are told; whoever has more has one cause
+
 
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # what libyaml counts as the end of a line
 _NOWHERE = Place(0, 0)
@@ -82,8 +82,9 @@ def unplaced(file: str, found: Problem, line: int = 0, column: int = 0) -> SpecE
     return SpecError(file, line, column, "", found.code, found.message, found.hint)
 
 
-def sorted_errors(errors: Iterable[SpecError], first: str) -> tuple[SpecError, ...]:
-    """Errors by place, those of the file `first` before those of others; one that aliases repeat is told once."""
+def sorted_errors(errors: Iterable[SpecError], first: str, more: int = 0) -> tuple[SpecError, ...]:
+    """Errors by place, those of the file `first` before those of others; one that aliases repeat is told once. `more`
+    were found and not made into errors."""
     kept: dict[tuple[str, int, int, str, str], SpecError] = {}
     for number, error in enumerate(errors):
         same = (error.file, error.line, error.column, error.code, error.message)
@@ -91,6 +92,7 @@ def sorted_errors(errors: Iterable[SpecError], first: str) -> tuple[SpecError, .
     done = sorted(
         kept.values(), key=lambda one: (one.file != first, one.file, one.line, one.column, one.path)
     )
-    if len(done) > MOST_ERRORS:
-        done[MOST_ERRORS:] = [unplaced(first, problem("spec.more-faults", count=len(done) - MOST_ERRORS))]
+    left = max(0, len(done) - MOST_ERRORS) + more
+    if left:
+        done[MOST_ERRORS:] = [unplaced(first, problem("spec.more-faults", count=left))]
     return tuple(done)

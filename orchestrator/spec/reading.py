@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import ValidationError
 
 from orchestrator.spec import shape
+from orchestrator.spec.report import MOST_ERRORS
 from orchestrator.wire.faults import Loc, Problem, described, did_you_mean, nearest, problem, shown
 from orchestrator.wire.leaf import UNKNOWN, Strict
 
@@ -37,10 +38,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[D]):
-    """What came of a value. `document` is None only if nothing of it can be checked further."""
+    """What came of a value. `document` is None only if nothing of it can be checked further. `more`: how many faults
+    were not looked at."""
 
     document: D | None
     found: tuple[Found, ...]
+    more: int = 0
 
 
 def read_document(model: type[D], data: Any) -> Reading[D]:
@@ -49,11 +52,12 @@ def read_document(model: type[D], data: Any) -> Reading[D]:
         return Reading(model.model_validate(data), ())
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
+    more = max(0, len(details) - MOST_ERRORS)  # whoever has more waits for an answer, or holds up a server
     found: list[Found] = []
     dropped: list[Loc] = []
     blotted: list[Loc] = []
     meant: list[Loc] = []
-    for detail in details:
+    for detail in details[:MOST_ERRORS]:
         raw = detail["loc"]
         loc, hint = shape.follow(model, raw[:-1] if detail["type"] == "gangline_key" else raw)
         one = _interpret(dict(detail), loc, hint, data)
@@ -63,6 +67,8 @@ def read_document(model: type[D], data: Any) -> Reading[D]:
             meant += _meant(loc, known, _at(data, loc[:-1]))
         found.append(one)
         (dropped if one.mark == "key" and one.loc == loc else blotted).append(loc)
+    if more:
+        return Reading(None, tuple(found), more)
     for loc in dropped:
         _drop(data, loc)
     document = without(model, data, blotted + meant)

@@ -16,6 +16,7 @@ from orchestrator.wire.faults import plain, visible
 
 WIDEST = 110  # columns of a source line that are shown
 TAB = 4
+MOST_ERRORS = 1000  # that are told; whoever has more has one cause
 
 
 @dataclass(frozen=True, slots=True)

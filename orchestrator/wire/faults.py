@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
+MOST_COMPARED = 1000  # words among which a misspelt one is looked for
 LONGEST_SHOWN = 60  # characters of a user's value that a message repeats
 
 Loc = tuple[str | int, ...]
@@ -313,8 +314,8 @@ def did_you_mean(word: str, known: list[str]) -> str:
 
 
 def suggestion(word: str, known: list[str], what: str) -> str:
-    """The nearest known word, or a short list of all of them, or that there are none."""
-    if near := did_you_mean(word, known):
+    """The nearest known word (of the first thousand: each is compared), or some of all, or that there are none."""
+    if near := did_you_mean(word, known[:MOST_COMPARED]):
         return near
     if not known:
         return f"no {what} is defined"

@@ -7,11 +7,26 @@ from typing import Any
 
 import pytest
 
+from orchestrator.api import bounds
+from orchestrator.model.attempt import RankResult
 from orchestrator.model.codec import decode, encode
+from orchestrator.model.errors import InputError
+from orchestrator.model.ids import AttemptId
+from orchestrator.model.job import Owner
 from orchestrator.model.node import NodeFacts
-from orchestrator.model.protocol import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
+from orchestrator.model.protocol import (
+    AgentEvent,
+    EventKind,
+    GangPart,
+    Holding,
+    JoinAnswer,
+    JoinRequest,
+    Launch,
+    SyncAnswer,
+    SyncRequest,
+)
 from tests.api.served import PREFIX, Served, document, until
-from tests.builders import cluster, facts, pool
+from tests.builders import cluster, facts, job, pool
 
 FACTS = NodeFacts("boot-1", 64, 64 << 30)
 
@@ -126,6 +141,94 @@ def test_malformed_message_is_refused_with_its_place(served: Served, body: Any, 
     answer = served.post("/agent/sync", body, token=served.token("node", "p-1"))
 
     assert (answer.status, answer.code, answer.json()["path"]) == (422, "protocol.malformed", path)
+
+
+def _with(beat: dict[str, Any], path: tuple[str | int, ...], value: Any) -> dict[str, Any]:
+    inner: Any = beat
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    return beat
+
+
+def _full_beat() -> dict[str, Any]:
+    """A beat with everything in it that a node can tell."""
+    event = AgentEvent(1, 5, EventKind.ENDED, AttemptId(50, 1), results=(RankResult(0),))
+    gang = (GangPart("p-1", "127.0.0.1", 0, 1), GangPart("p-2", "127.0.0.1", 1, 1))
+    launch = Launch(job(), Owner("alice", 1001, 1001), gang, 0, (0, 1), 1, 5, "127.0.0.1", 20_000, "c", 5)
+    holding = Holding(AttemptId(50, 1), launch, True, True, 5, event)
+    running = Holding(AttemptId(51, 1), None, started=True)
+    full = SyncRequest(
+        "p-1",
+        "o",
+        "b",
+        facts=replace(facts(pool("p")), hostname="h"),
+        events=(event,),
+        held=(AttemptId(51, 1),),
+        inventory=(holding, running),
+    )
+    beat: dict[str, Any] = encode(full)
+    return beat
+
+
+def test_what_a_node_can_tell_is_within_the_bounds() -> None:
+    bounds.check(decode(SyncRequest, _full_beat()))
+
+
+@pytest.mark.parametrize("bad", [-1, 1024, 10**9, 10**30])
+def test_slot_that_no_machine_has_is_refused(served: Served, bad: int) -> None:
+    seq = served.controller.view.seq
+    beat = _with(_full_beat(), ("facts", "devices", 0, "slot"), bad)
+
+    answer = served.post("/agent/sync", beat, token=served.token("node", "p-1"))
+
+    assert (answer.status, answer.code) == (422, "protocol.out-of-bounds")
+    assert str(answer.json()["path"]).startswith("facts.devices")
+    served.settle()
+    assert all(event.type == "token.created" for event in served.controller._store.tail(seq))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("facts", "cores"), -1),
+        (("facts", "memory"), 2**53),
+        (("facts", "memory"), int("9" * 399)),
+        (("facts", "hostname"), "x" * 70_000),
+        (("facts", "devices", 1, "slot"), 0),
+        (("facts", "devices", 1, "memory"), -1),
+        (("outbox",), "x" * 70_000),
+        (("epoch",), 2**63),
+        (("events", 0, "n"), 2**53),
+        (("events", 0, "n"), -1),
+        (("events", 0, "attempt"), [2**70, 1]),
+        (("events", 0, "attempt"), [0, 1]),
+        (("events", 0, "tail"), "x" * 70_000),
+        (("events", 0, "results", 0, "rank"), -1),
+        (("held",), [[-1, 1]]),
+        (("held",), [[number, 1] for number in range(1, 4098)]),
+        (("inventory", 1, "attempt"), [2**63, 1]),
+        (("inventory", 0, "attempt"), [51, 1]),
+        (("inventory", 0, "started_us"), -1),
+        (("inventory", 0, "launch", "slots"), [-1]),
+        (("inventory", 0, "launch", "slots"), [1, 1]),
+        (("inventory", 0, "launch", "cores"), -1),
+        (("inventory", 0, "launch", "submitted_us"), -(10**30)),
+        (("inventory", 0, "launch", "master_port"), 65_536),
+        (("inventory", 0, "launch", "owner", "uid"), -1),
+        (("inventory", 0, "launch", "parts", 1, "node"), "p-1"),
+        (("inventory", 0, "launch", "parts", 1, "tasks"), 0),
+        (("inventory",), [{"attempt": [number, 1], "launch": None} for number in range(1, 4098)]),
+    ],
+)
+def test_what_no_node_can_mean_is_refused(path: tuple[str | int, ...], value: Any) -> None:
+    """It would be folded, stored and added up for all, for as long as the ledger lives."""
+    message = decode(SyncRequest, _with(_full_beat(), path, value))
+
+    with pytest.raises(InputError) as caught:
+        bounds.check(message)
+
+    assert caught.value.code == "protocol.out-of-bounds"
 
 
 def test_field_of_a_newer_agent_is_passed_over(served: Served) -> None:

@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from orchestrator.model.cluster import ClusterSpec, Queue, QueueLimits, Share, Site, SiteKind
+from orchestrator.model.cluster import (
+    Access,
+    ClusterSpec,
+    Grant,
+    Group,
+    Queue,
+    QueueLimits,
+    Role,
+    Share,
+    Site,
+    SiteKind,
+)
 from orchestrator.model.codec import encode
 from orchestrator.wire import api_cluster as wire
 from tests.api.served import PREFIX, Served, document
@@ -191,11 +202,11 @@ def test_checked_spec_is_applied_as_it_is(empty: Served) -> None:
     assert put(empty, spec).json() == answer.json()
 
 
-def put(served: Served, spec: ClusterSpec | dict[str, Any], **envelope: Any) -> Any:
+def put(served: Served, spec: ClusterSpec | dict[str, Any], role: str = "admin", **envelope: Any) -> Any:
     """PUT a checked spec."""
     plain = spec if isinstance(spec, dict) else encode(spec)
     body = {"apiVersion": "gangline/v1", "kind": "ClusterSpec", "spec": plain} | envelope
-    return served.request("PUT", f"{PREFIX}/cluster", body=body)
+    return served.request("PUT", f"{PREFIX}/cluster", body=body, role=role, name="root")
 
 
 def test_cluster_faults_come_with_line_and_column(empty: Served) -> None:
@@ -241,6 +252,12 @@ SPEC = cluster(pool("p", nodes=2))
         (replace(SPEC, pools=(pool("p"), replace(pool("p"), name="q"))), "node is named twice"),
         (replace(SPEC, queues=(Queue("a", parent="b"),)), "which is no queue"),
         (replace(SPEC, queues=(Queue("a", parent="b"), Queue("b", parent="a"))), "below itself"),
+        (replace(SPEC, queues=(Queue("a"), Queue("", parent="a"))), "'' can't name a queue"),
+        (replace(SPEC, queues=(Queue("\x1b[2J"),)), "'\\x1b[2J' can't name a queue"),
+        (replace(SPEC, pools=(replace(pool("p"), nodes=("../p-1",)),)), "can't name a node"),
+        (replace(SPEC, name="../x"), "can't name a cluster"),
+        (replace(SPEC, queues=(Queue("a", weight=-1),)), "spec.queues.weight is out of range"),
+        (replace(SPEC, queues=(Queue("a", weight=2**53),)), "spec.queues.weight is out of range"),
     ],
 )
 def test_checked_spec_that_contradicts_itself_is_refused(empty: Served, spec: ClusterSpec, what: str) -> None:
@@ -266,6 +283,22 @@ def test_checked_spec_of_the_wrong_shape_is_refused(
     answer = put(empty, plain, **envelope)
 
     assert (answer.status, answer.code, answer.json()["path"]) == (422, "cluster.bad-spec", path)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(SPEC, access=Access((Group("g", users=("carol",)),), (Grant(Role.ADMIN, "g"),))),
+        replace(SPEC, identity=replace(SPEC.identity, min_uid=0)),
+    ],
+)
+def test_only_admins_change_who_may_what(served: Served, changed: ClusterSpec) -> None:
+    """An operator who writes the grants would be an admin with the next request."""
+    refused = put(served, changed, "operator")
+    assert (refused.status, refused.code) == (403, "access.cluster")
+    assert put(served, replace(SPEC, timezone="Europe/Berlin"), "operator").status == 200
+    assert put(served, changed).status == 200
+    assert put(served, replace(changed, timezone="UTC"), "operator").status == 200
 
 
 def test_cluster_of_another_name_is_a_conflict(served: Served) -> None:

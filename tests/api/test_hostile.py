@@ -64,6 +64,53 @@ def test_what_is_not_strict_json_is_refused(shared: Served, path: str, what: str
     assert all(event.type == "token.created" for event in shared.controller._store.tail(seq))
 
 
+class Counted(str):
+    """A key that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_the_key_that_is_there_twice_is_found_in_one_walk() -> None:
+    """A body of 2 MiB has room for 200,000 keys: with a walk for each of them the server would be gone for minutes."""
+    pairs: list[tuple[str, Any]] = [(Counted(f"k{number}"), 0) for number in range(2000)]
+
+    with pytest.raises(ValueError, match="the key 'k1999' is there twice"):
+        bodies._pairs([*pairs, (Counted("k1999"), 0)])
+
+    assert Counted.compared < 10 * len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("path", "who"),
+    [
+        ("/agent/sync", {"role": "admin", "name": "root"}),
+        ("/agent/sync", {"role": "join", "name": "*"}),
+        ("/agent/join", {"role": "node", "name": "n"}),
+        ("/agent/reads/1?size=1&ended=0", {"role": "read", "name": "bob"}),
+        ("/jobs", {"role": "read", "name": "bob"}),
+        ("/jobs", {"role": "node", "name": "n"}),
+    ],
+)
+def test_who_may_not_is_refused_before_the_body_is_looked_at(
+    shared: Served, path: str, who: dict[str, Any]
+) -> None:
+    answer = shared.request("POST", PREFIX + path, raw=b"[" * 1_000_000, headers=JSON, **who)
+
+    assert answer.status == 403
+
+
+def test_a_number_that_is_too_long_is_told_in_our_words(shared: Served) -> None:
+    answer = send(shared, "/jobs", BAD_JSON["huge integer"], JSON)
+
+    assert "more than 400 digits" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize("path", ROUTES)
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]

@@ -127,3 +127,13 @@ def test_json_shows_no_control_character_and_reads_back(text: str) -> None:
 def test_document_chooses_the_form() -> None:
     assert document({"a": 1}, "yaml") == "a: 1"
     assert json.loads(document({"a": 1}, "json")) == {"a": 1}
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_documents_hold_no_character_that_acts_on_a_terminal(form: str) -> None:
+    loud = {"name": "a\u202eb\u061c\u200b\x9b31m\x7f\U000e0041c"}
+
+    written = document(loud, form)
+
+    assert written.isascii()
+    assert (json.loads(written) if form == "json" else yaml.safe_load(written)) == loud

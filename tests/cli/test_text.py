@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import unicodedata
 from datetime import timedelta
 
 import pytest
@@ -57,6 +59,14 @@ def test_size(count: int, shown: str) -> None:
 )
 def test_safe(name: str, shown: str) -> None:
     assert text.safe(name) == shown
+
+
+def test_no_format_character_reaches_a_terminal() -> None:
+    """They reorder what follows, or hide: U+061C and U+200B as well as the well-known ones."""
+    every = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    acting = [char for char in every if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")]
+
+    assert [char for char in acting if char in text.safe(char)] == []
 
 
 @given(st.text())

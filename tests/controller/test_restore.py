@@ -70,7 +70,9 @@ def test_old_backup_under_running_jobs(world: World, tmp_path: Path) -> None:
     assert {attempt for agent in world.agents.values() for attempt in agent.running} == alive, (
         "one was killed"
     )
-    assert {AttemptId(number, 1) for number in new} == {orphan.attempt for orphan in world.state.orphans}
+    assert {AttemptId(number, 1) for number in new} == {
+        orphan.attempt for orphan in world.state.orphans.values()
+    }
     assert set(history(world)) == set(over), "what had ended has ended again, by the nodes' own records"
     waiting = world.submit(job(gpus=1))
     assert waiting > max(new), "an id was given twice"
@@ -130,7 +132,7 @@ def test_recover_waits_for_silent_nodes_unless_told(world: World, tmp_path: Path
     assert result.without == ("p-3",)
     world.settle()
     check_world(world)
-    late = [orphan.attempt for orphan in world.state.orphans]
+    late = [orphan.attempt for orphan in world.state.orphans.values()]
     assert all(attempt in world.agents["p-3"].running for attempt in late), "the late node's work was ended"
 
 

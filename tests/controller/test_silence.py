@@ -189,7 +189,7 @@ def plant(
 
 
 def orphans(world: World) -> list[tuple[str, str]]:
-    return [(str(orphan.attempt), orphan.node) for orphan in world.state.orphans]
+    return [(str(orphan.attempt), orphan.node) for orphan in world.state.orphans.values()]
 
 
 def test_what_the_ledger_does_not_know_is_listed_and_left_alone(tmp_path: Path) -> None:
@@ -266,6 +266,56 @@ def test_an_orphan_that_ends_before_it_is_taken_back_ends_its_job_as_it_did(tmp_
     assert result.recovered == ("50/1",)
     assert ending_of(world, 50)[:2] == ("failed", 4)
     assert orphans(world) == []
+
+
+def plant_gang(world: World, nodes: dict[str, JobSpec]) -> None:
+    """Nodes that say that they run a gang of p-1 and p-2."""
+    gang = (GangPart("p-1", "127.0.0.1", 0, 1), GangPart("p-2", "127.0.0.1", 1, 1))
+    for name, spec in nodes.items():
+        launch = Launch(spec, ALICE, gang, int(name == "p-2"), (0,), 1, submitted_us=5)
+        world.agents[name].journal[AttemptId(50, 1)] = Held(launch, prepared=True, started=True)
+        world.agents[name].running[AttemptId(50, 1)] = True
+
+
+def test_no_node_starts_what_only_another_one_tells_of(tmp_path: Path) -> None:
+    """A node speaks for itself alone: else one could make the others run what it likes, as whom it likes."""
+    world = small(tmp_path, nodes=2)
+    plant_gang(world, {"p-2": job("forged", nodes=2)})
+    world.settle(3)
+    result = world.do(commands.Recover("user:root"))
+    assert result.recovered == ("50/1",)
+    world.settle(5)
+    assert AttemptId(50, 1) not in world.agents["p-1"].starts
+
+
+def test_nodes_that_contradict_each_other_are_not_believed(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=2)
+    plant_gang(world, {"p-1": job("true", nodes=2), "p-2": job("forged", nodes=2)})
+    world.settle(3)
+    result = world.do(commands.Recover("user:root"))
+    assert result.left == (("50/1", "p-1 and p-2 tell different things of it"),)
+
+
+def test_a_node_outside_the_gang_is_not_believed(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    plant_gang(world, {"p-3": job("forged", nodes=2)})
+    world.settle(3)
+    result = world.do(commands.Recover("user:root"))
+    assert result.left == (("50/1", "p-3 holds it and is no part of its gang"),)
+
+
+def test_a_job_that_only_nodes_know_starts_anew_when_a_person_says_so(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    plant(world, "p-2", AttemptId(50, 1), job("forged", job_failures=5))
+    world.settle(3)
+    world.do(commands.Recover("user:root"))
+    finish(world, 50, code=1)
+    world.settle(3)
+    view = world.view.jobs[50]
+    assert (str(view.state), view.hold_code, view.attempts) == ("held", "from-nodes", 1)
+    assert world.do(commands.ReleaseJob(50, "user:alice")) is None
+    world.settle(3)
+    assert (str(world.view.jobs[50].state), world.view.jobs[50].attempts) == ("running", 2)
 
 
 def test_a_job_that_is_over_is_never_taken_back(tmp_path: Path) -> None:
@@ -370,5 +420,5 @@ def test_what_is_left_of_a_fenced_attempt_is_told_to_end(tmp_path: Path) -> None
     assert list(world.agents[other].running) == [AttemptId(job_id, 2)]
     world.settle()
     assert attempt not in agent.running, "the old attempt was left beside the new one"
-    assert world.state.orphans == []
+    assert not world.state.orphans
     assert world.view.nodes[name].open

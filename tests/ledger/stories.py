@@ -196,7 +196,7 @@ class Teller:
         return events.JobCancelRequested(each.id, "enough") if each.cancel_why is None else None
 
     def _recover(self) -> Any:
-        orphan = self.dice.choice(self.state.orphans)
+        orphan = self.dice.choice(list(self.state.orphans.values()))
         if self.dice.random() < 0.3:
             return events.AttemptOrphanGone(orphan.attempt, orphan.node)
         known, launch = self.state.jobs.get(orphan.attempt.job), orphan.holding.launch

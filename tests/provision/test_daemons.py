@@ -62,6 +62,21 @@ def test_it_runs_in_a_session_and_folder_of_its_own_with_its_output_in_the_log(
     assert place.names() == ["one"]
 
 
+def test_what_it_leaves_is_the_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    """Whoever can write to a folder on the way to a token can put another file in its place."""
+    before = os.umask(0)
+    try:
+        place = Daemons(tmp_path / "state" / "up")
+        log, folder = tmp_path / "state" / "nodes" / "n-1" / "log", tmp_path / "state" / "nodes" / "n-1"
+        daemon = place.start("it", [sys.executable, "-c", "open('made', 'w'); print('x')"], log, folder)
+        until((folder / "made").exists)
+    finally:
+        os.umask(before)
+    place.stop(daemon.name, 1)
+    open_to_others = [path for path in (tmp_path / "state").rglob("*") if path.stat().st_mode & 0o077]
+    assert open_to_others == []
+
+
 def test_it_outlives_the_process_that_started_it(place: Daemons, tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from orchestrator.provision.daemons import Daemons;"

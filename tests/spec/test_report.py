@@ -11,6 +11,7 @@ from textwrap import dedent
 import pytest
 
 from orchestrator import spec
+from orchestrator.spec import context, reading
 from orchestrator.spec.report import SpecError, render
 from tests.spec.said import HEAD, SITE, cluster_errors
 
@@ -122,3 +123,22 @@ def test_a_thousand_errors_are_enough() -> None:
     assert len(errors) == 1001
     assert errors[-1].code == "spec.more-faults"
     assert errors[-1].message == "500 more faults are not listed"
+
+
+def test_faults_that_are_not_told_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs a look for what was meant: 18,000 in one body of a client held the server for three seconds."""
+    asked = [0]
+
+    def counted(*_: object) -> str:
+        asked[0] += 1
+        return ""
+
+    monkeypatch.setattr(reading, "did_you_mean", counted)
+    monkeypatch.setattr(context, "suggestion", counted)
+    unknown = HEAD + "sites: []\npools: []\n" + "".join(f"x{number}: 1\n" for number in range(3000))
+    assert cluster_errors(unknown)[-1].message == "2000 more faults are not listed"
+    assert asked[0] <= 1000
+    asked[0] = 0
+    queues = "".join(f"  - {{name: q{number}, parent: x{number}}}\n" for number in range(3000))
+    assert cluster_errors(HEAD + "sites: []\npools: []\nqueues:\n" + queues)[-1].code == "spec.more-faults"
+    assert 1000 < asked[0] <= 1001
