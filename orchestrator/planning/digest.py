@@ -15,5 +15,10 @@ from orchestrator.model.codec import encode
 
 def digest_of(value: Any) -> str:
     """Hex SHA-256 of the plain form with sorted keys; fields at their default don't count."""
-    text = json.dumps(encode(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return digest_of_plain(encode(value))
+
+
+def digest_of_plain(value: Any) -> str:
+    """The same of a value that is JSON already; words count as their texts."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

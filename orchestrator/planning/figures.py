@@ -50,10 +50,10 @@ class _Limit:
 
 def figures(before: ClusterSpec | None, after: ClusterSpec, catalog: Catalog, workload: Workload) -> Figures:
     """Both states. The limits are those of the wanted file, with everything at its ceiling."""
-    count = _Counter(catalog, workload)
-    old = [count.pool(before, pool) for pool in before.pools] if before is not None else []
-    gaps = _Counter(catalog, workload)
-    new = [gaps.pool(after, pool) for pool in after.pools]
+    held = _held_milli_gpus(workload)
+    past, count = _Counter(catalog, held), _Counter(catalog, held)
+    old = [past.pool(before, pool) for pool in before.pools] if before is not None else []
+    new = [count.pool(after, pool) for pool in after.pools]
     nearest = min(
         _limits(after, new, catalog), key=lambda limit: (limit.share_left(), limit.name), default=None
     )
@@ -65,7 +65,7 @@ def figures(before: ClusterSpec | None, after: ClusterSpec, catalog: Catalog, wo
         binds=nearest.name if nearest is not None else "",
         headroom=nearest.limit - nearest.used if nearest is not None else 0,
         headroom_unit=nearest.unit if nearest is not None else "",
-        uncounted=tuple(gaps.uncounted),
+        uncounted=tuple(count.uncounted),
     )
 
 
@@ -82,10 +82,10 @@ def _sum(spans: Iterator[Span]) -> Span:
 class _Counter:
     """Counts pools, and keeps what it could not count, each once."""
 
-    def __init__(self, catalog: Catalog, workload: Workload) -> None:
+    def __init__(self, catalog: Catalog, held: dict[str, int]) -> None:
         self.uncounted: dict[str, None] = {}
         self._catalog = catalog
-        self._held = _held_gpus(workload)
+        self._held = held
 
     def pool(self, spec: ClusterSpec, pool: Pool) -> _Pool:
         """The figures of one pool of a spec."""
@@ -106,9 +106,9 @@ class _Counter:
 
     def _busy(self, pool: Pool) -> Fraction:
         """The share of the pool's GPUs that work holds."""
-        total = len(pool.nodes) * (pool.gpu.count if pool.gpu is not None else 0)
-        held = sum((self._held.get(name, Fraction(0)) for name in pool.nodes), Fraction(0))
-        return min(Fraction(1), held / total) if total else Fraction(0)
+        total = 1000 * len(pool.nodes) * (pool.gpu.count if pool.gpu is not None else 0)
+        held = sum(self._held.get(name, 0) for name in pool.nodes)
+        return min(Fraction(1), Fraction(held, total)) if total else Fraction(0)
 
     def _power_cost(self, site: Site, watts: Span) -> Span:
         price = site.power.price_microusd_per_kwh
@@ -142,12 +142,13 @@ class _Counter:
         self.uncounted[what] = None
 
 
-def _held_gpus(workload: Workload) -> dict[str, Fraction]:
-    """GPUs that jobs hold on each node, spread evenly over their nodes."""
-    held: dict[str, Fraction] = {}
+def _held_milli_gpus(workload: Workload) -> dict[str, int]:
+    """Milli-GPUs that jobs hold on each node, spread evenly over their nodes."""
+    held: dict[str, int] = {}
     for job in workload.running:
+        each = 1000 * job.gpus // max(1, len(job.nodes))
         for name in job.nodes:
-            held[name] = held.get(name, Fraction(0)) + Fraction(job.gpus, len(job.nodes))
+            held[name] = held.get(name, 0) + each
     return held
 
 

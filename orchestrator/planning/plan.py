@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from orchestrator.model.catalog import Catalog
 from orchestrator.model.change import Change, ChangeKind, ChangeSet, UpdateClass
 from orchestrator.model.cluster import ClusterSpec
-from orchestrator.model.host import PoolDesired
+from orchestrator.model.host import PoolDesired, Sight
 from orchestrator.planning.desired import Resolved
 from orchestrator.planning.diff import diff
-from orchestrator.planning.digest import digest_of
+from orchestrator.planning.digest import digest_of, digest_of_plain
 from orchestrator.planning.figures import figures
 from orchestrator.planning.hosts import drift
 from orchestrator.planning.needs import HEAVY, needs_of, retirements
@@ -141,15 +142,12 @@ def _recorded_digest(recorded: Recorded) -> str:
 
 def _observed_digest(observed: Observed) -> str:
     """What a plan depends on; not when a host was looked at, nor how far its clock is off or how often it booted."""
-    seen = (
-        (
-            sight.host,
-            str(sight.reached),
-            (sight.facts.machine_id, sight.facts.gpus, sight.facts.reboot_needed)
-            if sight.facts is not None
-            else (),
-            sight.drift,
-        )
-        for sight in sorted(observed.sights, key=lambda one: one.host)
-    )
-    return digest_of((observed.looked, tuple(seen)))
+    seen = [_what_counts(sight) for sight in sorted(observed.sights, key=lambda one: one.host)]
+    return digest_of_plain([observed.looked, seen])
+
+
+def _what_counts(sight: Sight) -> list[Any]:
+    facts = sight.facts
+    host = [] if facts is None else [facts.machine_id, facts.gpus, facts.reboot_needed]
+    found = [(one.role, one.kind, one.name, one.value, one.wanted, one.found) for one in sight.drift]
+    return [sight.host, sight.reached, host, sight.checked, found]

@@ -37,7 +37,11 @@ class Accepted:
 
 
 async def probe(
-    channel: Channel, hosts: Iterable[str], first: bool = False, fresh: bool = True
+    channel: Channel,
+    hosts: Iterable[str],
+    first: bool = False,
+    fresh: bool = True,
+    deadline_s: float = DEADLINE_S,
 ) -> list[Sight]:
     """A sight of every host, in their order. `first`: record keys of hosts that have none (a changed one is refused
     all the same). `fresh` False: a shared connection that stands counts as proof of key and login, and is faster."""

@@ -174,7 +174,7 @@ def _text(access: Access, own: Path, checking: str, connect_s: int) -> str:
     return (
         "# Written by Gangline from the spec: changes here are lost.\n"
         + "".join(blocks)
-        + _common(access, checking)
+        + _common(access, checking, connect_s)
     )
 
 
