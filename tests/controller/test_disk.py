@@ -303,6 +303,16 @@ def test_an_agent_that_knows_a_newer_controller_makes_this_one_ask_the_ledger(tm
         older._cycle()
 
 
+def test_an_idle_controller_asks_from_time_to_time_whose_the_ledger_is(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    older = world.core
+    world.start_controller()
+    older._wait_s = 0
+    world.clock.advance(3)
+    with pytest.raises(Fenced):
+        older._cycle()
+
+
 def test_an_agent_that_lies_about_epochs_stops_nobody(tmp_path: Path) -> None:
     world = small(tmp_path)
     world.core.doubt()
