@@ -414,3 +414,79 @@ def test_what_is_left_of_a_fenced_attempt_is_told_to_end(tmp_path: Path) -> None
     assert attempt not in agent.running, "the old attempt was left beside the new one"
     assert world.state.orphans == []
     assert world.view.nodes[name].open
+
+
+def plant_gang(world: World, attempt: AttemptId, *names: str) -> None:
+    """One task with device 0 on each of these nodes, and the ledger knows nothing of it."""
+    parts = tuple(GangPart(name, "127.0.0.1", at, 1) for at, name in enumerate(names))
+    spec = job(nodes=len(names), gpus=1)
+    for at, name in enumerate(names):
+        launch = Launch(spec, ALICE, parts, at, (0,), 0, submitted_us=5)
+        world.agents[name].journal[attempt] = Held(launch, prepared=True, started=True)
+        world.agents[name].running[attempt] = True
+
+
+def test_half_a_gang_is_not_taken_back_while_the_other_half_is_silent(tmp_path: Path) -> None:
+    """Nobody knows which devices it uses there: they would be given to the next job."""
+    world = small(tmp_path)
+    attempt = AttemptId(50, 1)
+    plant_gang(world, attempt, "p-1", "p-2")
+    for _ in range(3):
+        world.beat("p-1", "p-3")
+    result = world.do(commands.Recover("user:root"))
+    assert result.recovered == ()
+    assert result.left == (
+        ("50/1", "node p-2 of its gang has not told what it holds; recover again when it has"),
+    )
+    world.settle()
+    assert orphans(world) == [("50/1", "p-1"), ("50/1", "p-2")]
+    assert world.do(commands.Recover("user:root")).recovered == ("50/1",)
+    assert world.state.nodes["p-2"].holders == {0: attempt}
+    other = world.submit(job(nodes=2, gpus=4))
+    world.settle()
+    assert str(world.view.jobs[other].state) == "waiting"
+    check_world(world)
+
+
+def test_a_node_of_the_gang_that_holds_nothing_of_it_is_asked_and_its_part_ends(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    attempt = AttemptId(50, 1)
+    plant_gang(world, attempt, "p-1", "p-2")
+    world.agents["p-2"].journal.clear()
+    world.agents["p-2"].running.clear()
+    world.settle()
+    assert world.do(commands.Recover("user:root")).recovered == ()
+    world.settle()
+    assert world.do(commands.Recover("user:root")).recovered == ("50/1",)
+    world.settle()
+    past = world.view.jobs[50].past
+    assert [str(each.cause) for each in past] == ["node_failed"], "half a gang is no gang"
+    check_world(world)
+
+
+def test_a_gang_is_not_taken_back_while_one_node_can_not_say_which_devices_it_uses(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    attempt = AttemptId(50, 1)
+    plant_gang(world, attempt, "p-1", "p-2")
+    world.settle()
+    for orphan in world.state.orphans:  # as an agent lists what it found without records
+        if orphan.node == "p-2":
+            orphan.holding = replace(orphan.holding, launch=None)
+    result = world.do(commands.Recover("user:root"))
+    assert result.recovered == ()
+    assert "records on the node are lost" in result.left[0][1]
+    assert marks(world) == {"p-1": ["draining"], "p-2": ["draining"]}
+
+
+def test_a_gang_is_taken_back_beside_who_has_the_devices_of_its_ended_half(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=2, gpus=1)
+    attempt = AttemptId(50, 1)
+    plant_gang(world, attempt, "p-1", "p-2")
+    world.settle(3)
+    world.agents["p-1"].finish(attempt)
+    world.settle(3)
+    other = running(world, job())
+    assert [agent.name for agent in on(world, other)] == ["p-1"]
+    assert world.do(commands.Recover("user:root")).recovered == ("50/1",)
+    assert world.state.nodes["p-1"].holders == {0: AttemptId(other, 1)}
+    assert world.state.nodes["p-2"].holders == {0: attempt}
