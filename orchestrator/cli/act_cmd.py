@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from orchestrator.wire.api import Job
 
 PARTLY = 4
+RELEASED = ("waiting", "starting", "running")  # of a job that nobody holds
 
 
 def _for_each(ids: Sequence[int], act: Callable[[Client, int], Job]) -> int:
@@ -47,6 +48,22 @@ def _for_each(ids: Sequence[int], act: Callable[[Client, int], Job]) -> int:
     if failed:
         return PARTLY if done else errors.exit_code(failed[0], session)
     return 0
+
+
+def _unless_done(
+    act: Callable[[], Job], refusal: str, client: Client, job_id: int, done: Sequence[str]
+) -> Job:
+    """Act, or look: where it is refused and the job is in a state as it was asked for, there is nothing to do. So each
+    of these commands may be repeated after a kill."""
+    try:
+        return act()
+    except GanglineError as error:
+        if error.code != refusal:
+            raise
+        job = client.job(job_id)
+        if job.state not in done:
+            raise
+        return job
 
 
 def _show(done: list[Job]) -> None:
@@ -77,7 +94,14 @@ def cancel(ids: tuple[int, ...], now: bool, why: str) -> int:
 
     A waiting job is over at once. A running one gets its stop signal, and is killed when its grace has passed.
     """
-    return _for_each(ids, lambda client, job_id: client.cancel(job_id, why, now=now))
+
+    def act(client: Client, job_id: int) -> Job:
+        def cancelled() -> Job:
+            return client.cancel(job_id, why, now=now)
+
+        return _unless_done(cancelled, "job.ended", client, job_id, ("cancelled",))
+
+    return _for_each(ids, act)
 
 
 @verb(
@@ -109,7 +133,11 @@ def hold(ids: tuple[int, ...], why: str) -> int:
 @options.controller
 def release(ids: tuple[int, ...]) -> int:
     """Let held jobs wait for their start again."""
-    return _for_each(ids, lambda client, job_id: client.release(job_id))
+
+    def act(client: Client, job_id: int) -> Job:
+        return _unless_done(lambda: client.release(job_id), "job.not-held", client, job_id, RELEASED)
+
+    return _for_each(ids, act)
 
 
 @verb(

@@ -66,7 +66,7 @@ def _reason(state: State, reasons: dict[ClassKey, Reason], job: Job) -> Reason |
     if job.hold is not None:
         return reason("wait.held", why=job.hold.why, job=job.id)
     if job.state is JobState.WAITING:
-        return reasons.get(class_key(job), reason("wait.next-pass"))
+        return reasons.get(class_key(job.spec, job.owner.name), reason("wait.next-pass"))
     if job.attempt is None:
         return None
     parts = job.attempt.parts

@@ -82,7 +82,7 @@ def cancel(desk: Desk, command: commands.CancelJob) -> None:
         desk.writer.job(job.id, events.JobCancelRequested(job.id, command.why), command.by)
     if job.attempt is None:
         why = f"cancelled by {command.by}" + (f": {command.why}" if command.why else "")
-        desk.writer.job(job.id, events.JobEnded(job.id, JobState.CANCELLED, 0, why), command.by)
+        outcome.end_job(desk, job, JobState.CANCELLED, 0, why, command.by)
         return
     grace = 0 if command.now else job.spec.stop.grace_s
     ending = job.attempt.ending

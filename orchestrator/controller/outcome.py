@@ -110,13 +110,23 @@ def _detail(attempt: Attempt, cause: EndCause) -> str:
     return ""
 
 
+def end_job(
+    desk: Desk, job: Job, state: JobState, code: int = 0, why: str = "", by: str = "controller"
+) -> None:
+    """Record the job's end. What it says of nodes where it could not be prepared is withdrawn if it never started:
+    it is not clear whose fault that was, and a node that is at fault fails the next job too."""
+    if job.attempts and not any(past.started_us for past in job.past):
+        _withdraw_all(desk, job.id)
+    desk.writer.job(job.id, events.JobEnded(job.id, state, code, why), by)
+
+
 def _follow(desk: Desk, job: Job, cause: EndCause, code: int, detail: str) -> None:
     writer = desk.writer
     if job.cancel_why is not None:
         why = "cancelled" + (f": {job.cancel_why}" if job.cancel_why else "")
-        writer.job(job.id, events.JobEnded(job.id, JobState.CANCELLED, code, why))
+        end_job(desk, job, JobState.CANCELLED, code, why)
     elif cause is EndCause.COMPLETED:
-        writer.job(job.id, events.JobEnded(job.id, JobState.SUCCEEDED, code))
+        end_job(desk, job, JobState.SUCCEEDED, code)
     elif cause is EndCause.PREPARE_FAILED:
         _after_failed_preparation(desk, job)
     elif cause is EndCause.REQUEUED:
@@ -125,7 +135,7 @@ def _follow(desk: Desk, job: Job, cause: EndCause, code: int, detail: str) -> No
         _wait_again(desk, job, detail or str(cause))
     else:
         why = detail or {EndCause.TIME_LIMIT: "its time limit was reached"}.get(cause, str(cause))
-        writer.job(job.id, events.JobEnded(job.id, JobState.FAILED, code, why))
+        end_job(desk, job, JobState.FAILED, code, why)
 
 
 def _wait_again(desk: Desk, job: Job, why: str) -> None:
@@ -155,8 +165,7 @@ def _after_failed_preparation(desk: Desk, job: Job) -> None:
     faults = {fault.node: fault for fault in job.faults}
     last = job.faults[-1]
     if len(faults) >= desk.settings.faulty_nodes or not could_fit(desk.state, job.spec, faults):
-        for node in list(desk.state.nodes):
-            _withdraw(desk, node, job.id)
+        _withdraw_all(desk, job.id)
         why = f"could not be prepared on {', '.join(faults)}: {last.error}"
         desk.writer.job(job.id, events.JobHeld(job.id, why, "prepare-failed"))
         return
@@ -177,8 +186,9 @@ def _mark(desk: Desk, job_id: int, fault: NodeFault) -> None:
     desk.writer.node(node.name, events.NodeMarked(node.name, mark))
 
 
-def _withdraw(desk: Desk, name: str, job_id: int) -> None:
-    node = desk.state.nodes.get(name)
-    if node and any(mark.kind is MarkKind.PREPARE_FAILED and mark.job == job_id for mark in node.marks):
-        body = events.NodeUnmarked(name, MarkKind.PREPARE_FAILED, job_id, "the job was at fault")
-        desk.writer.node(name, body)
+def _withdraw_all(desk: Desk, job_id: int) -> None:
+    """No node keeps a mark from this job."""
+    for node in list(desk.state.nodes.values()):
+        if any(mark.kind is MarkKind.PREPARE_FAILED and mark.job == job_id for mark in node.marks):
+            body = events.NodeUnmarked(node.name, MarkKind.PREPARE_FAILED, job_id, "the job may be at fault")
+            desk.writer.node(node.name, body)

@@ -118,7 +118,8 @@ def _take_back(desk: Desk, attempt: AttemptId, orphans: list[Orphan], by: str) -
 
 def _obstacle(desk: Desk, attempt: AttemptId, orphans: list[Orphan], launches: list[Launch]) -> str:
     job = desk.state.jobs.get(attempt.job)
-    if not launches:
+    bare = [each for each in orphans if each.holding.launch is None and each.holding.ended is None]
+    if bare or not launches:
         return "its records on the node are lost: only processes are left; end them by hand"
     if job is not None and job.attempt is not None:
         return f"job {job.id} has attempt {job.attempt.id} now"
@@ -132,6 +133,9 @@ def _obstacle(desk: Desk, attempt: AttemptId, orphans: list[Orphan], launches: l
     ]
     if missing:
         return f"node {missing[0]} of its gang is not in the cluster"
+    silent = _silent_half(desk, orphans, launches[0])
+    if silent:
+        return f"node {silent} of its gang has not told what it holds; recover again when it has"
     for orphan in orphans:
         holders = desk.state.nodes[orphan.node].holders
         taken = [slot for slot in _held_slots(orphan) if slot in holders]
@@ -156,6 +160,18 @@ def _contradiction(orphans: list[Orphan], first: Launch) -> str:
         ):
             return f"{orphans[0].node} and {orphan.node} tell different things of it"
     return ""
+
+
+def _silent_half(desk: Desk, orphans: list[Orphan], launch: Launch) -> str:
+    """A node of the gang that may run its part on devices that nobody has named, so that they would count as free;
+    empty if there is none. Such nodes are asked."""
+    listed = [orphan.node for orphan in orphans]
+    silent = [part.node for part in launch.parts if part.node not in listed and part.node not in desk.told]
+    for name in silent:
+        desk.wants_inventory[name] = True
+    if silent:
+        desk.beats.forget()
+    return silent[0] if silent else ""
 
 
 def _let_go(desk: Desk, attempt: AttemptId, orphans: list[Orphan]) -> str:

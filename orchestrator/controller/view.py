@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orchestrator.ledger.records import Apply, Attempt, Job, Node, Token
-from orchestrator.ledger.state import ClassKey, State
+from orchestrator.ledger.state import ClassKey, State, class_key
 from orchestrator.model.apply import HostResult, Outcome, StepState
 from orchestrator.model.attempt import AttemptState, AttemptSummary, JobState, PartState
 from orchestrator.model.change import PlanStep
@@ -145,11 +145,7 @@ class View:
 
     def reason_of(self, job: JobView) -> Reason:
         """Why a waiting job waits: the reason of its class from the last pass, or that the next pass will tell."""
-        topology = job.spec.topology
-        key = ClassKey(
-            job.spec.queue, job.owner.name, job.spec.request, topology.required, topology.preferred
-        )
-        return self.reasons.get(key) or reason("wait.next-pass")
+        return self.reasons.get(class_key(job.spec, job.owner.name)) or reason("wait.next-pass")
 
 
 def job_view(state: State, job: Job) -> JobView:

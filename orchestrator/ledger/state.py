@@ -21,7 +21,7 @@ from orchestrator.model.attempt import JobState, PartState, Placement
 from orchestrator.model.cluster import ClusterSpec, Pool, Queue
 from orchestrator.model.host import PoolDesired
 from orchestrator.model.ids import AttemptId
-from orchestrator.model.job import Request
+from orchestrator.model.job import JobSpec, LaunchKind, Request
 
 ROOT = "cluster"  # the top scope of the limit tree
 
@@ -34,6 +34,7 @@ class ClassKey(NamedTuple):
     queue: str
     owner: str
     request: Request
+    launch: LaunchKind  # whether a node's share is one process or one a task
     required: str
     preferred: str
 
@@ -114,7 +115,7 @@ class State:
 
     def enqueue(self, job: Job) -> None:
         """The job waits from now on."""
-        key = class_key(job)
+        key = class_key(job.spec, job.owner.name)
         found = self.classes.get(key)
         if found is None:
             found = self.classes[key] = JobClass(key)
@@ -122,7 +123,7 @@ class State:
 
     def dequeue(self, job: Job) -> None:
         """The job waits no longer."""
-        key = class_key(job)
+        key = class_key(job.spec, job.owner.name)
         found = self.classes[key]
         found.remove(place_of(job))
         if not found.waiting:
@@ -230,10 +231,10 @@ def amounts(state: State, placements: tuple[Placement, ...]) -> Amounts:
     return (("jobs", 1), ("gpus", gpus), (f"gpus@{pool}", gpus))
 
 
-def class_key(job: Job) -> ClassKey:
-    """The class of a job."""
-    spec = job.spec
-    return ClassKey(spec.queue, job.owner.name, spec.request, spec.topology.required, spec.topology.preferred)
+def class_key(spec: JobSpec, owner: str) -> ClassKey:
+    """The class of a job, by what it asks for and whose it is."""
+    topology = spec.topology
+    return ClassKey(spec.queue, owner, spec.request, spec.launch, topology.required, topology.preferred)
 
 
 def place_of(job: Job) -> Place:

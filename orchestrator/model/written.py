@@ -15,7 +15,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import Field, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from orchestrator.model.base import Word
 from orchestrator.model.change import UpdateClass
@@ -180,9 +180,8 @@ class Unclassed(TypeError):
     """A field of the model says nothing about how it is written or changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """One field of a class of the model. `inner` is the class of its part or of its rows."""
+class Slot(NamedTuple):
+    """One field of a class of the model, found by looking at it. `inner` is the class of its part or of its rows."""
 
     name: str
     key: str

@@ -228,3 +228,25 @@ def test_a_crash_at_any_byte_leaves_the_entries_before_it(
     journal.memory = expected
     assert state(again) == state(journal)
     again.close()
+
+
+def test_a_changed_digit_is_damage_although_it_reads_well(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    journal.commit([started(1, 40)])
+    journal.commit([ended(2)])
+    journal.close()
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"offset":40', b'"offset":41'))
+    with pytest.raises(JournalError, match="damaged at byte"):
+        open_journal(tmp_path)
+
+
+def test_a_controller_that_acknowledges_what_was_never_sent_loses_nothing(tmp_path: Path) -> None:
+    """It speaks of an older outbox, say: the next events have numbers that it has named already."""
+    journal = open_journal(tmp_path)
+    journal.commit([started(1, 1)])
+    journal.acked(500)
+    journal.commit([ended(2)])
+    assert list(journal.memory.events) == [2]
+    assert journal.memory.settled() == [], "the controller does not know of its end"
+    assert list(open_journal(tmp_path).memory.events) == [2]

@@ -189,6 +189,14 @@ class FakeClient:
         self.whys.append(why)
         return found.model_copy(update={"state": "ending"})
 
+    def release(self, number: int) -> api.Job:
+        found = self.job(number)
+        if found.ended:
+            raise Conflict("job.ended", f"job {number} has ended", "`gangline job show` tells how")
+        if found.state != "held":
+            raise Conflict("job.not-held", f"job {number} is {found.state}, not held")
+        return found.model_copy(update={"state": "waiting"})
+
     def wait_once(self, number: int, timeout_s: float, seen: str = "") -> api.Job:
         if self.changes:
             self.known[number] = self.changes.pop(0)

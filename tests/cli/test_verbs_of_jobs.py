@@ -165,6 +165,18 @@ def test_cancel_that_could_do_nothing_is_1(controller: Make, gangline: Run) -> N
     assert gangline("cancel", "2").code == 1
 
 
+def test_cancel_and_release_may_be_repeated(controller: Make, gangline: Run) -> None:
+    """After a kill nobody knows whether the first one arrived: nothing to do is no failure."""
+    client = controller(ended(2, "cancelled", 143), job(3), job(4, "waiting"))
+
+    said = gangline("cancel", "2", "3")
+    assert (said.code, said.out) == (0, "job 2 (train): cancelled\njob 3 (train): ending\n")
+    assert client.cancelled == [(3, False)]
+    said = gangline("release", "3", "4")
+    assert (said.code, said.out) == (0, "job 3 (train): running\njob 4 (train): waiting\n")
+    assert gangline("release", "2").code == 1
+
+
 def test_cancel_now_and_documents(controller: Make, gangline: Run) -> None:
     client = controller(job(1))
 

@@ -15,12 +15,13 @@ from hypothesis.stateful import invariant, rule
 from orchestrator.controller import commands, intake
 from orchestrator.controller.inbox import Item
 from orchestrator.ledger.events import StoredEvent
+from orchestrator.model.clock import SECOND
 from orchestrator.model.errors import Fenced, Unavailable
 from orchestrator.model.ids import AttemptId
 from orchestrator.store.base import HistoryRow
 from tests.builders import ALICE, job
 from tests.controller.invariants import check_world
-from tests.controller.scenes import ending_of, kinds, running, small, wanted
+from tests.controller.scenes import ending_of, finish, kinds, ledger, running, small, wanted
 from tests.controller.test_machine import Machine
 from tests.controller.test_silence import plant
 from tests.controller.world import Answered, World
@@ -303,11 +304,44 @@ def test_an_agent_that_knows_a_newer_controller_makes_this_one_ask_the_ledger(tm
         older._cycle()
 
 
+def test_an_idle_controller_asks_from_time_to_time_whose_the_ledger_is(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    older = world.core
+    world.start_controller()
+    older._wait_s = 0
+    world.clock.advance(3)
+    with pytest.raises(Fenced):
+        older._cycle()
+
+
 def test_an_agent_that_lies_about_epochs_stops_nobody(tmp_path: Path) -> None:
     world = small(tmp_path)
     world.core.doubt()
     world.cycle()
     assert world.submit(job()) == 1
+
+
+def test_a_wall_clock_that_steps_back_neither_stops_the_ledger_nor_turns_it_around(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    job_id = running(world, job())
+    world.clock.set_wall(world.clock.now_us() - 3600 * SECOND)
+    finish(world, job_id)
+    other = running(world, job())
+    world.kill_controller()
+    world.start_controller()
+    finish(world, other)
+    times = [event.t_us for event in ledger(world)]
+    assert times == sorted(times)
+
+
+def test_what_a_start_had_to_read_counts_towards_the_next_snapshot(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    finish(world, running(world, job()))
+    read = world.state.seq
+    for _ in range(3):  # killed again and again
+        world.kill_controller()
+        world.start_controller()
+        assert world.core._desk.writer.since_snapshot > read
 
 
 # --- under everything at once -----------------------------------------------------------------------------------

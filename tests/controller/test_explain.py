@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from orchestrator.controller.settings import Settings
 from orchestrator.model.attempt import JobState
 from orchestrator.model.errors import NotFound
 from orchestrator.model.ids import AttemptId
+from orchestrator.model.job import LaunchKind, Owner, PerNode, Request
 from tests.builders import ALICE, BOB, cluster, job, pool, queue
 from tests.controller.scenes import LEASE_S, finish, running, small, why, world_of
+from tests.controller.test_disk import put
 from tests.controller.world import World
 
 
@@ -192,3 +195,25 @@ def test_a_pass_that_gets_nowhere_is_not_made_again_at_once(tmp_path: Path) -> N
     world.cycle()
     assert world.core._wait_s > 0, "the loop would spin"
     assert reason(world, last)[0] == "wait.next-pass"
+
+
+def test_a_pass_that_ran_out_of_budget_goes_on_without_being_asked(tmp_path: Path) -> None:
+    world = World(tmp_path / "state", cluster(pool(nodes=1, gpus=4)), Settings(work_budget=2))
+    world.beat()
+    owners = [Owner(name, 2000 + at, 2000 + at) for at, name in enumerate(("ann", "ben", "cem", "dee"))]
+    put(world, *(commands.Submit(job(), owner, f"user:{owner.name}") for owner in owners))
+    assert sum(each.attempts for each in world.view.jobs.values()) == 2
+    assert world.core._wait_s == 0, "it would sleep while there is work to hand out"
+    world.cycle()
+    assert [each.attempts for each in world.view.jobs.values()] == [1, 1, 1, 1]
+
+
+def test_jobs_of_one_shape_and_two_launch_kinds_are_told_their_own_numbers(tmp_path: Path) -> None:
+    """A launcher is one process a node whatever its tasks, so that without GPUs it asks for fewer cores."""
+    world = world_of(tmp_path, cluster(pool(nodes=1, gpus=4, cores=16)))
+    running(world, job(nodes=1, cores=16))
+    request = Request(nodes=1, per_node=PerNode(), tasks_per_node=6)
+    ranks = world.submit(replace(job(), request=request))
+    launcher = world.submit(replace(job(launch=LaunchKind.LAUNCHER), request=request))
+    assert reason(world, ranks)[1].startswith("it needs 1 node(s) with 6 free core(s) each")
+    assert reason(world, launcher)[1].startswith("it needs 1 node(s) with 1 free core(s) each")

@@ -134,8 +134,8 @@ def test_cancel_between_prepare_and_commit_starts_nothing(tmp_path: Path) -> Non
     world.beat()
     late = [world.agents[name].request() for name in ("p-1", "p-2")]
     world.do(commands.CancelJob(job_id, "user:alice"))
-    for request in late:
-        world.do(commands.Sync(request))
+    for request in late:  # both are prepared by now, and nothing may come of it
+        assert isinstance(world.do(commands.Sync(request)), commands.SyncReply)
     assert {phase for name in ("p-1", "p-2") for phase in wanted(world, name).values()} == {Phase.END}
     world.settle()
     assert [agent.starts for agent in world.agents.values()] == [[], []]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from orchestrator.controller import commands
-from orchestrator.model.attempt import RankResult
+from orchestrator.model.attempt import EndCause, RankResult
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, Stop
 from orchestrator.model.node import MarkKind
@@ -330,6 +330,34 @@ def test_a_drain_that_a_person_lifts_comes_back_while_it_is_stuck(tmp_path: Path
     world.do(commands.UncordonNode("p-1", "user:root"))
     world.settle(2)
     assert marks(world) == {"p-1": ["draining"]}
+
+
+def test_a_worker_that_was_stuck_before_the_start_may_start_after_all(tmp_path: Path) -> None:
+    """A file server that hung answers again: the agent reports a start of what it had called stuck."""
+    world = small(tmp_path, nodes=1)
+    job_id = world.submit(job())
+    attempt = AttemptId(job_id, 1)
+    agent = world.agents["p-1"]
+    agent._say(agent._event(EventKind.STUCK, attempt, error="its worker hangs"))
+    world.do(commands.Sync(agent.request()))
+    assert marks(world) == {"p-1": ["draining"]}
+    world.settle()
+    assert attempt in agent.running
+    agent.finish(attempt)
+    world.settle()
+    assert ending_of(world, job_id)[0] == "succeeded"
+    assert marks(world) == {}
+    check_world(world)
+
+
+def test_a_cause_that_only_a_newer_agent_knows_is_a_failure_of_its_node(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=2)
+    job_id = running(world, job(node_failures=0))
+    agent = on(world, job_id)[0]
+    agent._end(AttemptId(job_id, 1), agent.journal[AttemptId(job_id, 1)], cause="meteorite")
+    world.settle()
+    assert ending_of(world, job_id)[0] == "failed"
+    assert over(world, job_id).past[-1].cause is EndCause.NODE_FAILED
 
 
 def test_a_reboot_frees_what_was_stuck(tmp_path: Path) -> None:

@@ -152,6 +152,21 @@ def test_cancel_of_a_job_that_can_not_be_prepared(tmp_path: Path) -> None:
     assert marks(world) == {}
 
 
+def test_a_job_that_is_cancelled_before_it_is_clear_whose_fault_it_was_closes_no_node(tmp_path: Path) -> None:
+    """One job's word alone: if the node is at fault, the next job says so again."""
+    world = small(tmp_path, nodes=3, gpus=4)
+    running(world, job(nodes=2, gpus=4))
+    job_id = world.submit(job())
+    refuse(world, job_id)
+    world.settle()
+    assert marks(world) == {"p-3": ["prepare_failed"]}, "it waits for one of the busy nodes"
+    world.do(commands.CancelJob(job_id, "user:alice"))
+    assert str(over(world, job_id).state) == "cancelled"
+    assert marks(world) == {}
+    world.settle()
+    running(world, job())
+
+
 def test_only_nodes_of_the_job_s_own_pools_count_as_elsewhere(tmp_path: Path) -> None:
     world = world_of(tmp_path, cluster(pool("a", nodes=1), pool("b", nodes=3, model="L40S-48GB")))
     job_id = world.submit(job(models=("H100-SXM5-80GB",)))

@@ -9,12 +9,13 @@ import pytest
 from orchestrator.controller import commands
 from orchestrator.controller.settings import Settings
 from orchestrator.model.attempt import JobState
-from orchestrator.model.errors import Conflict
+from orchestrator.model.errors import Conflict, Unavailable
 from orchestrator.model.ids import AttemptId
 from orchestrator.store.base import HistoryQuery
 from orchestrator.store.restore import restore
 from tests.builders import cluster, job, pool
 from tests.controller.invariants import check_world
+from tests.controller.test_disk import Failing
 from tests.controller.world import World
 
 NODES = 16
@@ -153,3 +154,53 @@ def test_restart_while_recovering_goes_on_recovering(world: World, tmp_path: Pat
     world.settle()
     result = world.do(commands.Recover("user:root"))
     assert set(result.recovered) == {f"{number}/1" for number in new}
+
+
+def test_what_nodes_told_before_the_disk_was_full_they_tell_again(world: World, tmp_path: Path) -> None:
+    """The controller forgets with its State who has told what; a beat like the last one is then news to it."""
+    backup, running, _, _ = backup_with_work(world, tmp_path)
+    put_back(world, backup)
+    world.settle()
+    disk = Failing(world)
+    disk.fail = [False]
+    assert isinstance(world.do(commands.CordonNode("p-1", "user:root", "")), Unavailable)
+    assert isinstance(world.do(commands.Recover("user:root")), Conflict), "nobody has told yet"
+    world.settle()
+    assert isinstance(world.do(commands.Recover("user:root")), commands.RecoverResult)
+    assert set(running) <= set(world.state.jobs)
+
+
+def test_a_lost_question_for_the_inventory_is_asked_again(world: World, tmp_path: Path) -> None:
+    backup, _, _, _ = backup_with_work(world, tmp_path)
+    put_back(world, backup)
+    for _ in range(3):
+        answer = world.ask("p-1")  # and lost on its way
+        assert answer is not None
+        assert answer.want_inventory
+    world.settle()
+    assert "p-1" in world.core._desk.told
+
+
+def test_a_backup_from_between_allocation_and_commit(world: World, tmp_path: Path) -> None:
+    """It runs, so it was committed: by the ledger that the restored one is an older copy of."""
+    world.settle()
+    gang = world.submit(job(nodes=3, gpus=1))
+    assert world.state.jobs[gang].attempt is not None
+    backup = tmp_path / "early.backup"
+    world.store.backup(str(backup))
+    world.settle()
+    put_back(world, backup)
+    for agent in world.agents.values():
+        agent.events = []  # acknowledged by the ledger that is gone
+    world.settle()
+    attempt = world.view.jobs[gang].attempt
+    assert attempt is not None
+    assert str(attempt.state) == "running"
+    assert {agent.starts.count(AttemptId(gang, 1)) for agent in world.agents.values()} == {0, 1}
+    world.do(commands.Recover("user:root"))
+    for agent in world.agents.values():
+        if AttemptId(gang, 1) in agent.running:
+            agent.finish(AttemptId(gang, 1))
+    world.settle()
+    assert history(world)[gang] == "succeeded"
+    check_world(world)

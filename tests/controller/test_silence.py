@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.controller import commands
+from orchestrator.model.clock import SECOND
 from orchestrator.model.errors import NotFound
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, OnLost, Owner
@@ -81,6 +82,20 @@ def test_a_controller_s_absence_is_no_silence(tmp_path: Path) -> None:
     assert str(world.view.jobs[job_id].state) == "running"
 
 
+def test_a_cycle_that_lasted_an_hour_was_stopped_and_heard_nobody(tmp_path: Path) -> None:
+    """SIGSTOP, or a laptop's lid: what the clock says to have passed is nobody's silence."""
+    world = small(tmp_path)
+    begun_us = world.clock.monotonic_us()
+    world.clock.advance(3)
+    world.beats.begun(begun_us)
+    assert world.beats.silent_us("p-1") == 3 * SECOND, "a cycle takes moments"
+    world.clock.advance(3600)
+    world.beats.begun(begun_us)
+    assert world.beats.silent_us("p-1") == 0
+    world.clock.advance(7)
+    assert world.beats.silent_us("p-1") == 7 * SECOND
+
+
 def test_self_fence_ends_after_two_leases_and_goes_on_elsewhere(tmp_path: Path) -> None:
     world = small(tmp_path)
     job_id = running(world, job(on_lost=OnLost.SELF_FENCE))
@@ -107,6 +122,20 @@ def test_a_fenced_gang_ends_whole(tmp_path: Path) -> None:
     assert world.view.jobs[job_id].attempts == 2
     assert {agent.name for agent in on(world, job_id)} <= {"p-2", "p-3", "p-4"}
     check_world(world)
+
+
+def test_what_could_not_be_killed_is_not_taken_for_fenced(tmp_path: Path) -> None:
+    """Its agent has said that SIGKILL does not end it: a lease that runs out ends it no better."""
+    world = small(tmp_path, nodes=2, gpus=1)
+    job_id = running(world, job(on_lost=OnLost.SELF_FENCE))
+    world.agents["p-1"].unkillable = True
+    world.do(commands.RequeueJob(job_id, "user:alice"))
+    world.settle(3)
+    assert marks(world) == {"p-1": ["draining"]}
+    world.agents["p-1"].running.clear()  # the model's agent can't fence what it can't end; nor does it say so
+    silence(world, "p-1", 10 * LEASE_S)
+    assert world.state.nodes["p-1"].holders == {0: AttemptId(job_id, 1)}
+    assert world.view.jobs[job_id].attempts == 1
 
 
 def test_self_fence_uses_up_node_failures(tmp_path: Path) -> None:
@@ -153,6 +182,19 @@ def test_a_wiped_journal_starts_nothing_twice(tmp_path: Path) -> None:
     assert (view.attempts, str(view.state), str(view.past[0].cause)) == (2, "running", "node_failed")
     assert world.agents["p-1"].starts == [AttemptId(job_id, 1), AttemptId(job_id, 2)]
     check_world(world)
+
+
+def test_a_wiped_journal_counts_its_events_anew_and_is_believed(tmp_path: Path) -> None:
+    """The first number of the new outbox is lower than the last one of the old that was acknowledged."""
+    world = small(tmp_path, nodes=1)
+    for _ in range(4):
+        finish(world, running(world, job()))
+    job_id = running(world, job())
+    assert world.core._desk.acked["p-1"] > 8
+    world.agents["p-1"].lose_journal()
+    world.beat()  # it comes back with nothing, and hears that something may run here
+    world.beat()  # it looked, and says with its first event that nothing does
+    assert [str(past.cause) for past in world.view.jobs[job_id].past] == ["node_failed"]
 
 
 def test_a_wiped_journal_before_the_start_was_told(tmp_path: Path) -> None:
@@ -282,8 +324,9 @@ def test_no_node_starts_what_only_another_one_tells_of(tmp_path: Path) -> None:
     world = small(tmp_path, nodes=2)
     plant_gang(world, {"p-2": job("forged", nodes=2)})
     world.settle(3)
-    result = world.do(commands.Recover("user:root"))
-    assert result.recovered == ("50/1",)
+    assert "p-1 of its gang has not told" in world.do(commands.Recover("user:root")).left[0][1]
+    world.settle(3)
+    assert world.do(commands.Recover("user:root")).recovered == ("50/1",)
     world.settle(5)
     assert AttemptId(50, 1) not in world.agents["p-1"].starts
 
@@ -422,3 +465,79 @@ def test_what_is_left_of_a_fenced_attempt_is_told_to_end(tmp_path: Path) -> None
     assert attempt not in agent.running, "the old attempt was left beside the new one"
     assert not world.state.orphans
     assert world.view.nodes[name].open
+
+
+def hold_gang(world: World, attempt: AttemptId, *names: str) -> None:
+    """One task with device 0 on each of these nodes, and the ledger knows nothing of it."""
+    parts = tuple(GangPart(name, "127.0.0.1", at, 1) for at, name in enumerate(names))
+    spec = job(nodes=len(names), gpus=1)
+    for at, name in enumerate(names):
+        launch = Launch(spec, ALICE, parts, at, (0,), 0, submitted_us=5)
+        world.agents[name].journal[attempt] = Held(launch, prepared=True, started=True)
+        world.agents[name].running[attempt] = True
+
+
+def test_half_a_gang_is_not_taken_back_while_the_other_half_is_silent(tmp_path: Path) -> None:
+    """Nobody knows which devices it uses there: they would be given to the next job."""
+    world = small(tmp_path)
+    attempt = AttemptId(50, 1)
+    hold_gang(world, attempt, "p-1", "p-2")
+    for _ in range(3):
+        world.beat("p-1", "p-3")
+    result = world.do(commands.Recover("user:root"))
+    assert result.recovered == ()
+    assert result.left == (
+        ("50/1", "node p-2 of its gang has not told what it holds; recover again when it has"),
+    )
+    world.settle()
+    assert orphans(world) == [("50/1", "p-1"), ("50/1", "p-2")]
+    assert world.do(commands.Recover("user:root")).recovered == ("50/1",)
+    assert world.state.nodes["p-2"].holders == {0: attempt}
+    other = world.submit(job(nodes=2, gpus=4))
+    world.settle()
+    assert str(world.view.jobs[other].state) == "waiting"
+    check_world(world)
+
+
+def test_a_node_of_the_gang_that_holds_nothing_of_it_is_asked_and_its_part_ends(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    attempt = AttemptId(50, 1)
+    hold_gang(world, attempt, "p-1", "p-2")
+    world.agents["p-2"].journal.clear()
+    world.agents["p-2"].running.clear()
+    world.settle()
+    assert world.do(commands.Recover("user:root")).recovered == ()
+    world.settle()
+    assert world.do(commands.Recover("user:root")).recovered == ("50/1",)
+    world.settle()
+    past = world.view.jobs[50].past
+    assert [str(each.cause) for each in past] == ["node_failed"], "half a gang is no gang"
+    check_world(world)
+
+
+def test_a_gang_is_not_taken_back_while_one_node_can_not_say_which_devices_it_uses(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    attempt = AttemptId(50, 1)
+    hold_gang(world, attempt, "p-1", "p-2")
+    world.settle()
+    for orphan in world.state.orphans.values():  # as an agent lists what it found without records
+        if orphan.node == "p-2":
+            orphan.holding = replace(orphan.holding, launch=None)
+    result = world.do(commands.Recover("user:root"))
+    assert result.recovered == ()
+    assert "records on the node are lost" in result.left[0][1]
+    assert marks(world) == {"p-1": ["draining"], "p-2": ["draining"]}
+
+
+def test_a_gang_is_taken_back_beside_who_has_the_devices_of_its_ended_half(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=2, gpus=1)
+    attempt = AttemptId(50, 1)
+    hold_gang(world, attempt, "p-1", "p-2")
+    world.settle(3)
+    world.agents["p-1"].finish(attempt)
+    world.settle(3)
+    other = running(world, job())
+    assert [agent.name for agent in on(world, other)] == ["p-1"]
+    assert world.do(commands.Recover("user:root")).recovered == ("50/1",)
+    assert world.state.nodes["p-1"].holders == {0: AttemptId(other, 1)}
+    assert world.state.nodes["p-2"].holders == {0: attempt}

@@ -334,3 +334,34 @@ def starts_without_what_it_names(fold: Fold, job_id: int, reason: Reason) -> boo
             other(events.NodeUnmarked(name, MarkKind.CORDONED))
     started = {start.attempt.job for start in decide(other.state, Policy(), 0, 10_000, Told())}
     return job_id in started
+
+
+def test_a_port_in_use_is_passed_over_for_the_next_one() -> None:
+    """Jobs 1 and 4 begin their search at the same of three ports."""
+    fold = Fold(cluster(pool(nodes=1, gpus=4), ports=(20000, 20002)))
+    kinds = (LaunchKind.LAUNCHER, LaunchKind.RANKS, LaunchKind.RANKS, LaunchKind.LAUNCHER)
+    for kind in kinds:
+        fold.submit(job(launch=kind))
+    decisions, _ = run(fold.state)
+    assert [(start.attempt.job, start.master_port) for start in decisions] == [
+        (1, 20001),
+        (2, 0),
+        (3, 0),
+        (4, 20002),
+    ]
+
+
+def test_whoever_waits_behind_is_told_the_first_that_keeps_the_pool() -> None:
+    fold = Fold(cluster(pool(nodes=2, gpus=4)))
+    fold.submit(job(nodes=1, gpus=2))
+    enact(fold, run(fold.state)[0])
+    for gpus in (4, 3):
+        fold.submit(job(nodes=2, gpus=gpus))
+    fold.submit(job(gpus=1))
+    decisions, told = run(fold.state)
+    assert decisions == ()
+    assert [(each.code, dict(each.facts).get("ahead")) for each in told.reasons.values()] == [
+        ("wait.gpus", None),
+        ("wait.gpus", None),
+        ("wait.order", 2),
+    ]

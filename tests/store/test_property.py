@@ -105,7 +105,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert gone == 0 or self.pruned <= self.snapshots[0]
         assert all(
             event.t_us // DAY < self.t_us // DAY - keep_days
-            for event in self.events[: self.pruned][-gone or None :]
+            for event in self.events[self.pruned - gone : self.pruned]
         )
 
     @invariant()

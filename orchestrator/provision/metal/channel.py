@@ -11,14 +11,14 @@ import asyncio
 import os
 import shlex
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.model.clock import Clock, SystemClock
 from orchestrator.provision.metal.diagnosis import Unreached, broken, diagnose, seen
-from orchestrator.provision.metal.ssh import Access, unknown
+from orchestrator.provision.metal.ssh import JUMP_LOG, Access, unknown
 
 SSH_FAILED = 255  # ssh's own exit code for a connection that did not come about or broke
 # Each is a process of ssh here, and a login takes about 60 ms of a processor: more at once only delay each other.
@@ -111,23 +111,25 @@ class Channel:
 
     async def _once(self, host: str, argv: Sequence[str], stdin: bytes, way: Way) -> Ran:
         with tempfile.TemporaryDirectory(prefix="gangline-ssh-") as folder:
-            log = Path(folder, "log")
-            talk = await _start(self._command(host, argv, log, way), way.greeting, self.clock)
+            log, jump_log = Path(folder, "log"), Path(folder, "jump")
+            environment = {**os.environ, "LC_ALL": "C", JUMP_LOG: str(jump_log)}
+            talk = await _start(self._command(host, argv, log, way), environment, way.greeting, self.clock)
             try:
                 await asyncio.wait_for(talk.carry(stdin), way.deadline_s)
             except TimeoutError:
-                raise diagnose(self.access, host, _read(log), talk.words, way.deadline_s) from None
+                said = talk.words + _read(jump_log)
+                raise diagnose(self.access, host, _read(log), said, way.deadline_s) from None
             finally:
                 await talk.end()
-            return self._judge(host, talk, _read(log))
+            return self._judge(host, talk, _read(log), _read(jump_log))
 
-    def _judge(self, host: str, talk: _Talk, log: str) -> Ran:
+    def _judge(self, host: str, talk: _Talk, log: str, jump_log: str) -> Ran:
         code = talk.code
         far = seen(log)
         if code == SSH_FAILED and "mux_client" in log and not far.key:
             raise _Stale
         if code == SSH_FAILED and (not far.let_in or broken(log)):
-            raise diagnose(self.access, host, log, talk.words)
+            raise diagnose(self.access, host, log, talk.words + jump_log)
         return Ran(host, code, talk.stdout, talk.stderr, far.key, talk.asked_us, talk.answered_us)
 
     def _command(self, host: str, argv: Sequence[str], log: Path, way: Way) -> list[str]:
@@ -230,10 +232,9 @@ class _Talk(asyncio.SubprocessProtocol):
         self._transport.close()
 
 
-async def _start(argv: Sequence[str], greeting: bytes, clock: Clock) -> _Talk:
-    _, talk = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Talk(greeting, clock), *argv, env={**os.environ, "LC_ALL": "C"}
-    )
+async def _start(argv: Sequence[str], environment: Mapping[str, str], greeting: bytes, clock: Clock) -> _Talk:
+    loop = asyncio.get_running_loop()
+    _, talk = await loop.subprocess_exec(lambda: _Talk(greeting, clock), *argv, env=environment)
     return talk
 
 

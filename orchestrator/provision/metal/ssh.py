@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ ALIVE_S = 5  # between two signs of life; a connection without SILENT of them is
 SILENT = 2
 PERSIST_S = 60  # a shared connection that nobody uses stays this long
 JUMP = "gangline-jump"
+JUMP_LOG = "GANGLINE_JUMP_LOG"  # environment: the file for what the jump host's ssh has to say
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,7 @@ def _text(access: Access, own: Path, checking: str, connect_s: int) -> str:
     """An ssh_config. The first value of a keyword counts, so hosts come first and what holds for all comes last."""
     way = []
     if access.jump:  # which has its own time first, so that the two can be told apart
-        way = [f'  ProxyCommand ssh -F "{own}" -W "[%h]:%p" {JUMP}', f"  ConnectTimeout {2 * connect_s}"]
+        way = [f"  ProxyCommand {_onward(own)}", f"  ConnectTimeout {2 * connect_s}"]
     blocks = [_host(name, address, way) for name, address in access.addresses.items()]
     if access.jump:
         blocks.append(f"Host {JUMP}\n  HostName {access.jump}\n  HostKeyAlias {JUMP}\n  Port 22\n")
@@ -178,6 +180,20 @@ def _text(access: Access, own: Path, checking: str, connect_s: int) -> str:
     )
 
 
+def _onward(own: Path) -> str:
+    """The way through the jump host. OpenSSH drops the words of that ssh where connections are shared, so they go to a
+    file where somebody asks for one. It runs this in the person's own shell, which need not be a POSIX one."""
+    ssh = f"ssh -F {shlex.quote(str(own))} -W '[%h]:%p' {JUMP}".replace(str(own), str(own).replace("%", "%%"))
+    script = f'exec {ssh} 2>>"${{{JUMP_LOG}:-/dev/null}}"'
+    return f"sh -c {shlex.quote(script)}"
+
+
+def _quoted(path: Path | str) -> str:
+    """A path as a value in an ssh_config, where `%` begins a token."""
+    doubled = str(path).replace("%", "%%")
+    return f'"{doubled}"'
+
+
 def _host(name: str, address: str, way: list[str]) -> str:
     return "\n".join([f"Host {name}", f"  HostName {address}", f"  HostKeyAlias {name}", *way]) + "\n"
 
@@ -185,7 +201,7 @@ def _host(name: str, address: str, way: list[str]) -> str:
 def _common(access: Access, checking: str, connect_s: int) -> str:
     who = [f"  User {access.user}"] if access.user else []
     if access.key:
-        who += [f'  IdentityFile "{access.key}"', "  IdentitiesOnly yes"]
+        who += [f"  IdentityFile {_quoted(access.key)}", "  IdentitiesOnly yes"]
     lines = [
         "Host *",
         *who,
@@ -193,7 +209,7 @@ def _common(access: Access, checking: str, connect_s: int) -> str:
         "  BatchMode yes",
         "  PreferredAuthentications publickey",
         f"  StrictHostKeyChecking {checking}",
-        f'  UserKnownHostsFile "{access.known_hosts.path}"',
+        f"  UserKnownHostsFile {_quoted(access.known_hosts.path)}",
         "  GlobalKnownHostsFile /dev/null",
         "  HashKnownHosts no",
         "  UpdateHostKeys no",

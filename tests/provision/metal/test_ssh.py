@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -60,7 +61,12 @@ def test_openssh_reads_the_config_as_it_is_meant(tmp_path: Path, key: Path) -> N
 def test_a_jump_host_is_reached_by_the_same_config(tmp_path: Path) -> None:
     access = lay(_site(jump="bastion.test", port=2222), tmp_path, {})
 
-    assert _asked(access, "h1")["proxycommand"] == f'ssh -F "{access.config}" -W "[%h]:%p" {JUMP}'
+    words = shlex.split(_asked(access, "h1")["proxycommand"])
+    assert words[:2] == ["sh", "-c"]
+    assert (
+        words[2]
+        == f"exec ssh -F {access.config} -W '[%h]:%p' {JUMP} 2>>\"${{GANGLINE_JUMP_LOG:-/dev/null}}\""
+    )
     jump = _asked(access, JUMP)
     assert (jump["hostname"], jump["port"]) == ("bastion.test", "22")
     assert "proxycommand" not in jump
