@@ -72,7 +72,7 @@ docs: setup ## Check that the documentation names only what exists
 
 ##@ Measuring: options are make variables, as in `make bench-rate JOBS=1000 CLIENTS=8`
 # Each variable NAME=value of the command line reaches the benchmark as the environment variable BENCH_NAME.
-.PHONY: bench-rate bench-cli bench-agents bench-store
+.PHONY: bench-rate bench-cli bench-agents bench-store bench-plan bench-up
 QUOTE := '
 quoted = $(QUOTE)$(subst $(QUOTE),'\'',$(1))$(QUOTE)
 options = $(foreach v,$(filter-out PYTHON ARGS,$(.VARIABLES)),$(if \
@@ -89,6 +89,12 @@ bench-agents: setup ## What beating agents cost the controller
 	$(bench)
 
 bench-store: setup ## Events a second into the ledger on this disk
+	$(bench)
+
+bench-plan: setup ## How long a plan over thousands of hosts takes
+	$(bench)
+
+bench-up: setup ## From bare hosts to ready, and a second `up` against a plain ping by Ansible (root, boots its own hosts)
 	$(bench)
 
 ##@ Releasing and tidying

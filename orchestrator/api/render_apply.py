@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from orchestrator.controller.view import ApplyView, NodeView, StepView, View
+from orchestrator.model.apply import StepState
 from orchestrator.model.codec import encode
 from orchestrator.wire import api_apply as wire
 from orchestrator.wire.api import time_of
+from orchestrator.wire.api_cluster import LastApply
 
 
 def apply(view: ApplyView) -> wire.Apply:
@@ -47,6 +49,24 @@ def _step(view: StepView) -> wire.Step:
             wire.HostResult(host=one.host, ok=one.ok, error=one.error, changed=one.changed)
             for one in view.hosts
         ],
+    )
+
+
+def last_apply(view: ApplyView, now_us: int) -> LastApply:
+    """The newest apply at a glance. A host is pending while any step that names it has not gone well on it."""
+    pending: dict[str, None] = {}
+    for step in view.steps:
+        well = {result.host for result in step.hosts if result.ok}
+        pending.update(dict.fromkeys(name for name in step.step.nodes if name not in well))
+    return LastApply(
+        id=view.id,
+        holder=view.holder,
+        outcome=str(view.outcome) if view.outcome is not None else None,
+        leased=view.outcome is None and view.lease_us > now_us,
+        done=sum(step.state is StepState.DONE for step in view.steps),
+        total=len(view.steps),
+        pending=list(pending),
+        detail=view.detail,
     )
 
 

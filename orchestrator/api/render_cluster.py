@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from orchestrator.api.render_apply import last_apply
 from orchestrator.controller.view import JobView, NodeView, View
 from orchestrator.ledger.records import Token as TokenRecord
 from orchestrator.model.attempt import JobState, PartState
@@ -227,6 +228,7 @@ def status(view: View, version: str, now_us: int) -> wire.Status:
         now=now,
         recovering=view.recovering,
         orphans=len(view.orphans),
+        apply=last_apply(view.applies[-1], now_us) if view.applies else None,
         nodes=wire.NodeCounts(
             total=len(nodes),
             open=sum(1 for one in nodes if one.open),

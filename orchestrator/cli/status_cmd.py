@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orchestrator.cli import options
+from orchestrator.cli.text import fold_names
 from orchestrator.cli.verbs import Example, verb
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def words(found: Status) -> str:
         ("nodes", _nodes(found)),
         ("GPUs", _gpus(found)),
         ("jobs", _jobs(found)),
+        ("apply", _apply(found)),
         (
             "recovering",
             "the ledger was restored: `gangline server recover` lets starts go on"
@@ -55,6 +57,22 @@ def words(found: Status) -> str:
         ("orphans", f"{found.orphans}: `gangline server recover` takes them back" if found.orphans else ""),
     ]
     return "\n".join(fields(rows))
+
+
+def _apply(found: Status) -> str:
+    """Nothing to say of one that did all it was to do."""
+    last = found.apply
+    if last is None or last.outcome == "done":
+        return ""
+    words = f"{last.id} of {last.holder}: "
+    if last.outcome is None:
+        words += "under way" if last.leased else "left open, its holder gives no sign of life"
+    else:
+        words += last.outcome
+    words += f"; {last.done} of {last.total} steps done"
+    words += f"; pending: {fold_names(last.pending)}" if last.pending else ""
+    words += f" ({last.detail})" if last.detail else ""
+    return words if last.leased and last.outcome is None else f"{words}: `gangline apply` goes on from there"
 
 
 def _nodes(found: Status) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.model.cluster import (
@@ -116,9 +116,10 @@ def desired(spec: ClusterSpec, pool: Pool, resolved: Resolved) -> Desired:
 
 
 def hosts_of(spec: ClusterSpec, pool: Pool) -> tuple[Host, ...]:
-    """The hosts of a pool in its order; a node that no inventory names is reached by its own name."""
+    """The hosts of a pool in its order; one without an address, or in no inventory, is reached by its own name."""
     known = {host.name: host for host in spec.site_of(pool).hosts}
-    return tuple(known.get(name) or Host(name, address=name) for name in pool.nodes)
+    found = (known.get(name) or Host(name) for name in pool.nodes)
+    return tuple(host if host.address else replace(host, address=host.name) for host in found)
 
 
 # --- base ------------------------------------------------------------------------------------------------------------

@@ -44,17 +44,15 @@ class Roster:
 
 
 def roster(wanted: ClusterSpec, recorded: Recorded, observed: Observed) -> Roster:
-    """The nodes of both specs. A host of which nothing was seen although somebody looked counts as unseen."""
+    """The nodes of both specs. A host at which nobody looked (`--limit`) counts as being what was recorded."""
     old = pools_by_node(recorded.spec) if recorded.spec is not None else {}
     new = pools_by_node(wanted)
     sights = {sight.host: sight for sight in observed.sights}
-    unseen = {}
-    for name in new if observed.looked else ():
-        sight = sights.get(name)
-        if sight is None:
-            unseen[name] = "nobody looked at it"
-        elif sight.reached is not Step.DONE:
-            unseen[name] = failure(sight)
+    unseen = {
+        name: failure(sights[name])
+        for name in new
+        if name in sights and sights[name].reached is not Step.DONE
+    }
     return Roster(old, new, _now(recorded, old), sights, unseen)
 
 

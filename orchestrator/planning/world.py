@@ -43,8 +43,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was seen of hosts; their `drift` is against the recorded `Desired`. `looked` False: nobody looked, and hosts
-    count as being what was recorded."""
+    """What was seen of hosts; their `drift` is against the recorded `Desired`. A host without a sight counts as being
+    what was recorded. `looked` False: nobody looked at any."""
 
     sights: tuple[Sight, ...] = ()
     looked: bool = True

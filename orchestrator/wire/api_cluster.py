@@ -213,6 +213,19 @@ class JobCounts(Answer):
     lost: int
 
 
+class LastApply(Answer):
+    """The newest apply, and what is left of it."""
+
+    id: str
+    holder: str
+    outcome: str | None = Field(description="Null: under way, or its holder died.")
+    leased: bool = Field(description="Its holder has given a sign of life lately.")
+    done: int = Field(description="Steps that are done.")
+    total: int
+    pending: list[str] = Field(description="Hosts that it was to change and has not.")
+    detail: str
+
+
 class Status(Answer):
     """The cluster at a glance."""
 
@@ -227,6 +240,7 @@ class Status(Answer):
         description="Restored from a backup: nothing starts until nodes have told what they hold."
     )
     orphans: int
+    apply: LastApply | None = Field(None, description="Null: nothing was ever applied with a plan.")
     nodes: NodeCounts
     gpus: GpuCounts
     jobs: JobCounts

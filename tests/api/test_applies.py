@@ -109,3 +109,19 @@ def test_facts_of_a_host_are_read_strictly(served: Served) -> None:
     bad = {"desired": desired().digest, "host": {"machine_id": 4, "boot_id": "b"}}
     answer = served.post("/nodes/p-1/configured", bad)
     assert (answer.status, answer.code) == (422, "node.bad-facts")
+
+
+def test_status_says_what_an_apply_has_left(served: Served) -> None:
+    assert served.get("/status").json()["apply"] is None
+    more = STEP | {"id": "p.2.configure", "nodes": ["p-2"], "batch": 2}
+    name = served.post("/applies", START | {"steps": [STEP, more]}).json()["id"]
+    served.post(f"/applies/{name}/steps/{STEP['id']}/start", {})
+    served.post(
+        f"/applies/{name}/steps/{STEP['id']}/end", {"ok": True, "hosts": [{"host": "p-1", "ok": True}]}
+    )
+    found = served.get("/status").json()["apply"]
+    assert (found["outcome"], found["leased"], found["done"], found["total"]) == (None, True, 1, 2)
+    assert found["pending"] == ["p-2"]
+    served.post(f"/applies/{name}/end", {"outcome": "partial", "detail": "p-2: no route to host"})
+    found = served.get("/status").json()["apply"]
+    assert (found["outcome"], found["leased"], found["detail"]) == ("partial", False, "p-2: no route to host")

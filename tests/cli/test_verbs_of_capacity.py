@@ -156,6 +156,31 @@ def test_status_names_what_needs_a_person() -> None:
     assert "none yet: `gangline up cluster.yaml`" in found
 
 
+def test_status_says_what_an_apply_has_left() -> None:
+    last = wire.LastApply(
+        id="apply-35",
+        holder="alice@ctl",
+        outcome=None,
+        leased=True,
+        done=2,
+        total=5,
+        pending=["h1", "h2"],
+        detail="",
+    )
+    assert "apply       apply-35 of alice@ctl: under way; 2 of 5 steps done; pending: h[1-2]" in words(
+        STATUS.model_copy(update={"apply": last})
+    )
+    dead = last.model_copy(update={"leased": False})
+    assert "left open, its holder gives no sign of life" in words(STATUS.model_copy(update={"apply": dead}))
+    failed = last.model_copy(update={"outcome": "partial", "leased": False, "detail": "h2: no space left"})
+    found = words(STATUS.model_copy(update={"apply": failed}))
+    assert (
+        "partial; 2 of 5 steps done; pending: h[1-2] (h2: no space left): `gangline apply` goes on" in found
+    )
+    done = last.model_copy(update={"outcome": "done"})
+    assert words(STATUS.model_copy(update={"apply": done})) == words(STATUS)
+
+
 def test_tokens() -> None:
     tokens = [
         wire.Token(id="t1", role="submit", name="alice", created_at=ago(3600), expires_at=None),

@@ -1,7 +1,7 @@
 """Writes what this version records for a few clusters: `python -m tests.planning.golden_states` before a release.
 
-Comes in: clusters as a person writes them. Goes out: golden/VERSION.json, kept for ever: a later version must carry each
-of these states on without draining anything (promise 11). test_golden reads them all.
+Comes in: clusters as a person writes them. Goes out: golden/VERSION.json, kept for ever: a later version must carry
+each of these states on without draining anything (promise 11). test_golden reads them all.
 """
 
 from __future__ import annotations

@@ -101,7 +101,12 @@ def _index(items: list[Any], step: str) -> int:
 
 def load(data: Any) -> ClusterSpec:
     """The model of a document, which must be without fault."""
-    loaded = spec.load_cluster_text(json.dumps(data), str(FULL), base=str(FULL))
+    return _load(json.dumps(data))
+
+
+@cache
+def _load(text: str) -> ClusterSpec:
+    loaded = spec.load_cluster_text(text, str(FULL), base=str(FULL))
     assert loaded.cluster is not None, spec.render(loaded.errors)
     return loaded.cluster
 

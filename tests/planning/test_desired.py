@@ -209,7 +209,11 @@ def test_every_value_is_sorted_and_each_item_there_once() -> None:
 
 def test_hosts_are_those_of_the_inventory_or_go_by_their_names() -> None:
     spec = base()
-    assert [host.address for host in hosts_of(spec, spec.pool("h100"))][:3] == ["10.0.0.1", "10.0.0.2", ""]
+    assert [host.address for host in hosts_of(spec, spec.pool("h100"))][:3] == [
+        "10.0.0.1",
+        "10.0.0.2",
+        "h100-03",
+    ]
     bare = replace(spec, sites=tuple(replace(site, hosts=()) for site in spec.sites))
     assert _names(bare, spec.pool("old")) == ["a100-1", "a100-2"]
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from tests.testbed import record
+from tests.testbed import base, record
 from tests.testbed.bed import Bed, Host, sweep
 
 VERBS = (
@@ -36,7 +36,9 @@ EPILOG = """
   cut|heal|hang|wake|kill|off|reboot|reset h1 [h2 …]   (no name: all hosts)
   run h1 -- uname -a         over SSH as ops; `inside h1 -- COMMAND` as root past the network
   ssh h1                     an interactive shell
-  status, list, down, sweep
+  status, list, down
+  build                      make the base trees now (a minute or two each) rather than when they are first needed
+  sweep                      end the beds of runs that were killed
 """
 
 
@@ -46,6 +48,9 @@ def main(argv: list[str]) -> int:
     asked, command = _parser().parse_args(argv[:cut]), " ".join(argv[cut + 1 :])
     if asked.verb == "list":
         return _list()
+    if asked.verb == "build":
+        _say(*map(str, base.trees()))
+        return 0
     if asked.verb == "sweep":
         with record.locked():
             _say(*sweep())
@@ -70,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         "--bed", default=os.environ.get("GANGLINE_BED", "hand"), help="whose bed; default: hand"
     )
     parser.add_argument("--release", default="12", help="releases in turn, such as 12,13")
-    parser.add_argument("verb", choices=[*VERBS, "status", "list", "down", "sweep"])
+    parser.add_argument("verb", choices=[*VERBS, "status", "list", "down", "sweep", "build"])
     parser.add_argument("hosts", nargs="*")
     return parser
 

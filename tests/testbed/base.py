@@ -15,7 +15,8 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -77,6 +78,12 @@ def tree(release: str) -> Path:
                 shutil.rmtree(root)
             draft.rename(root)
     return root
+
+
+def trees(releases: Iterable[str] = RELEASES) -> list[Path]:
+    """The trees of these releases, made side by side where they are missing."""
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(tree, dict.fromkeys(releases)))
 
 
 def _good(root: Path) -> bool:

@@ -234,8 +234,7 @@ class Bed:
 
     def boot(self, *names: str, releases: Sequence[str] = ("12",)) -> list[Host]:
         """Hosts of these names, on; those that are on stay as they are. New ones take the releases in turn."""
-        for release in releases:
-            base.tree(release)
+        base.trees(releases)
         found = [self.host(name, releases[at % len(releases)]) for at, name in enumerate(names)]
         self._each(Host.boot, found)
         for host in found:
@@ -245,8 +244,7 @@ class Bed:
     def fresh(self, count: int, *releases: str) -> list[Host]:
         """`h1` to `hN` as just installed and on, releases in turn (default: 12); all other hosts are killed."""
         wanted = {f"h{at + 1}": (releases or ("12",))[at % len(releases or ("12",))] for at in range(count)}
-        for release in dict.fromkeys(wanted.values()):
-            base.tree(release)
+        base.trees(wanted.values())
         self._each(
             lambda host: host.machine.wipe(),
             [host for name, host in self.hosts.items() if name not in wanted],

@@ -14,6 +14,8 @@ import pytest
 from tests.testbed import record
 from tests.testbed.bed import Bed
 
+LONGEST_S = 900  # for one test: the first may have to make base trees
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests with real hosts share one bed, and need what it needs."""
@@ -21,6 +23,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("testbed"):
             item.add_marker(pytest.mark.xdist_group("testbed"))
             item.add_marker(pytest.mark.needs("testbed"))
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(LONGEST_S))
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,8 @@ import yaml
 
 from orchestrator.client import Client
 from orchestrator.provision.local import LocalSite
+from orchestrator.wire import api as wire
+from orchestrator.wire import api_cluster
 from tests.testbed.bed import Bed, Host
 
 GANGLINE = Path(sys.executable).with_name("gangline")
@@ -180,6 +182,34 @@ class Lab:
             "GANGLINE_SERVER": f"https://{self.bed.gateway}:{self.port}",
             "GANGLINE_CA": str(self.state / "tls" / "ca.pem"),
         }
+
+    def submit(self, document: dict[str, Any]) -> int:
+        """Submit a job document as the ordinary user, over TLS. Returns its id."""
+        who = self.user()
+        url, token, ca = (who[name] for name in ("GANGLINE_SERVER", "GANGLINE_TOKEN", "GANGLINE_CA"))
+        with Client(url, token, ca_file=ca, patience_s=20.0) as client:
+            return client.submit(document).id
+
+    def job(self, job: int) -> wire.Job:
+        """A job as it is now."""
+        with self.client() as client:
+            return client.job(job)
+
+    def node(self, name: str) -> api_cluster.Node:
+        """A node as it is now."""
+        with self.client() as client:
+            return client.node(name)
+
+    def restart_server(self, *more: str) -> None:
+        """The controller anew, with further options of `server run`."""
+        from orchestrator.cli.changing import read
+        from orchestrator.cli.local_cmd import server_arguments
+
+        site = LocalSite(self.state)
+        site.stop_server(10.0)
+        site.start_server([*server_arguments(read(str(self.file)), self.state), *more])
+        with self.client() as client:
+            until(client.healthy, "the controller answers")
 
     def open_nodes(self) -> list[str]:
         """Those that may be given work."""

@@ -74,14 +74,17 @@ class Machine:
 
     def lay(self, public_key: str) -> None:
         """Make its disk if there is none: the overlay, its name, address, identity and keys."""
-        if os.path.ismount(self.root):
+        done = self.folder / "laid"
+        if done.exists():
             return
+        self.wipe()  # what a killed command began
         for name in ("upper", "work", "root"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         # `volatile`: a test's host needs no fsync, and installing packages is twice as fast without.
         options = f"lowerdir={base.tree(self.release)},upperdir={self.folder}/upper,workdir={self.folder}/work,volatile"
         subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(self.root)], check=True)
         self._settle(public_key)
+        done.touch()
 
     def _settle(self, public_key: str) -> None:
         etc = self.root / "etc"

@@ -52,14 +52,12 @@ def beds() -> Path:
 
 
 def read(name: str) -> Record | None:
-    """The record of a bed, or None."""
-    with suppress(FileNotFoundError):
+    """The record of a bed, or None; one that another version of the testbed wrote is left alone too."""
+    with suppress(FileNotFoundError, TypeError, ValueError):
         plain = json.loads((beds() / name / "bed.json").read_text())
         plain["hosts"] = {
             host: (int(index), str(release)) for host, (index, release) in plain["hosts"].items()
         }
-        if "forward" in plain:  # TEMPORARY
-            plain["before"] = {"net/ipv4/ip_forward": int(plain.pop("forward")), "fs/inotify/max_user_instances": 128}
         return Record(**plain)
     return None
 

@@ -14,7 +14,7 @@ import pytest
 from tests.testbed.bed import Bed
 from tests.testbed.lab import USER, Done, Lab
 
-pytestmark = pytest.mark.testbed
+pytestmark = [pytest.mark.testbed, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 READY_S = 180  # from bare hosts to ready, at most
 TIMES_PING = 3  # a second `up` against a plain ping by Ansible of the same hosts
 TURNS = 5

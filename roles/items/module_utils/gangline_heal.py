@@ -8,6 +8,7 @@ point: what was not finished differs still.
 from __future__ import annotations
 
 import grp
+import itertools
 import os
 import pwd
 import stat
@@ -56,6 +57,40 @@ def call(argv: list[str], text: str | None = None) -> str:
 
 def _arguments(argv: list[str]) -> list[str]:
     return [word for word in argv[1:] if not word.startswith("--")]
+
+
+def heal_all(items: list[Plain], drift: list[Plain], look: Callable[[], list[Plain]]) -> None:
+    """Heal items in their order, neighbours of one kind together; then restart units that run with older files.
+
+    `look` tells what differs now. Failed if something does in the end.
+    """
+    _heal_once(items, drift)
+    left = [each for each in look() if not _late(each)]
+    if left:  # healing one thing may have moved another: a package its service
+        _heal_once(items, left)
+    restart_late_units([each for each in look() if _late(each)])
+    left = look()
+    if left:
+        raise Failed("still not as wanted: " + "; ".join(map(in_words, left)))
+
+
+def _heal_once(items: list[Plain], drift: list[Plain]) -> None:
+    for kind, batch in itertools.groupby(items, key=lambda item: str(item["kind"])):
+        wanted = list(batch)
+        names = {item["name"] for item in wanted}
+        mine = [each for each in drift if each["kind"] == kind and each["name"] in names and not _late(each)]
+        if mine and kind in HEALERS:
+            HEALERS[kind](wanted, mine)
+
+
+def _late(each: Plain) -> bool:
+    """A unit whose process is older than what it reads at its start."""
+    return (each["kind"], each["value"]) == ("unit", "runs")
+
+
+def in_words(each: Plain) -> str:
+    """`package chrony: held no -> yes`."""
+    return f"{each['kind']} {each['name']}: {each['value']} {each['found'] or 'absent'} -> {each['wanted']}"
 
 
 def names_of(drift: Iterable[Plain], *values: str) -> set[str]:

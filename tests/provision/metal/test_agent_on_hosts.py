@@ -1,4 +1,4 @@
-"""The agent on a real host, from bare OS to accepted: it joins, runs a job, and survives its own healing and upgrade."""
+"""The agent on a real host, from bare OS to accepted: it joins, and its job survives its healing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -44,26 +44,45 @@ ALICE = Owner("alice", 1500, 1500)
 @contextmanager
 def relay(address: str, port: int) -> Iterator[int]:
     """A port of the bed's own network that leads to one of loopback."""
+    opened: list[socket.socket] = []
+    threads: list[threading.Thread] = []
 
     def carry(source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
                 sink.sendall(data)
-        for each in (source, sink):
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+        _shut(sink)
+
+    def start(deed: Callable[..., None], *what: socket.socket) -> None:
+        threads.append(threading.Thread(target=deed, args=what))
+        threads[-1].start()
 
     def serve() -> None:
         with suppress(OSError):
             while True:
                 client, _ = server.accept()
-                inner = socket.create_connection(("127.0.0.1", port))
-                for pair in ((client, inner), (inner, client)):
-                    threading.Thread(target=carry, args=pair, daemon=True).start()
+                opened.append(client)
+                opened.append(socket.create_connection(("127.0.0.1", port)))
+                start(carry, client, opened[-1])
+                start(carry, opened[-1], client)
 
-    with closing(socket.create_server((address, 0))) as server:
-        threading.Thread(target=serve, daemon=True).start()
+    server = socket.create_server((address, 0))
+    opened.append(server)
+    start(serve)
+    try:
         yield server.getsockname()[1]
+    finally:
+        for each in opened:
+            _shut(each)
+        for thread in threads:
+            thread.join()
+        for each in opened:
+            each.close()
+
+
+def _shut(found: socket.socket) -> None:
+    with suppress(OSError):
+        found.shutdown(socket.SHUT_RDWR)
 
 
 def play(folder: Path, playbook: str, *roles: str) -> ansible.HostRun:

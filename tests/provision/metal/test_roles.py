@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import grp
+import importlib.util
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -49,11 +52,97 @@ def test_a_role_validates_before_it_does_anything(role: str) -> None:
         assert len(task["ansible.builtin.assert"]["fail_msg"].split()) > 8, "a sentence that says what to do"
 
 
-def test_every_kind_of_item_has_its_tasks() -> None:
+def healer() -> Any:
+    path = ROOT / "roles/items/module_utils/gangline_heal.py"
+    spec = importlib.util.spec_from_file_location("gangline_heal", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_kind_of_item_is_looked_at_and_healed() -> None:
     made = {kind for kind in map(str, ItemKind) if kind != "host"}
 
-    assert {path.stem for path in (ROOT / "roles/items/tasks").glob("*.yml")} - {"main"} == made
     assert {*check_host.LOOKERS, "unit"} == made
+    assert {*healer().HEALERS, "archive"} == made, "an archive is copied by the role"
+
+
+def file_item(path: Path, content: str | None, mode: str = "0640") -> dict[str, Any]:
+    values = {
+        "mode": mode,
+        "owner": pwd.getpwuid(os.geteuid()).pw_name,
+        "group": grp.getgrgid(os.getegid()).gr_name,
+    }
+    return {
+        "kind": "file",
+        "name": str(path),
+        "values": values | ({} if content is None else {"content": content}),
+    }
+
+
+def heal(*items: dict[str, Any]) -> None:
+    """As the module does it: with the checker's own eyes before and after."""
+
+    def look() -> list[dict[str, Any]]:
+        payload = {"node": "n1", "address": "", "roles": [{"role": "base", "items": list(items)}]}
+        return [each for each in check_host.look(payload)["drift"] if each["kind"] != "host"]
+
+    healer().heal_all(list(items), look(), look)
+
+
+def test_files_are_healed_whatever_stands_in_their_place(tmp_path: Path) -> None:
+    link, folder, file = tmp_path / "link", tmp_path / "folder", tmp_path / "file"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("stays")
+    link.symlink_to(elsewhere)
+    (folder / "with").mkdir(parents=True)
+    file.write_text("here")
+
+    heal(
+        file_item(link, "new"),
+        file_item(folder, "new"),
+        file_item(file, None, "0750"),
+        file_item(tmp_path / "a/b", "x"),
+    )
+
+    assert (link.read_text(), link.is_symlink(), elsewhere.read_text()) == ("new", False, "stays")
+    assert folder.read_text() == "new"
+    assert (tmp_path / "folder.set-aside-by-gangline" / "with").is_dir(), "nothing of anybody's is deleted"
+    assert file.is_dir()
+    assert (tmp_path / "file.set-aside-by-gangline").read_text() == "here"
+    assert (tmp_path / "a/b").read_text() == "x"
+    assert {path.name for path in tmp_path.iterdir() if path.name.startswith(".gangline-")} == set()
+
+
+def test_what_can_not_be_healed_is_told_in_words(tmp_path: Path) -> None:
+    item = file_item(tmp_path / "f", "x")
+    item["values"]["owner"] = "nobody-of-that-name"
+
+    with pytest.raises(Exception, match="the owner is unknown on this host"):
+        heal(item)
+
+
+def test_what_is_wanted_no_more_goes_and_the_rest_stays(tmp_path: Path) -> None:
+    file, full, empty = tmp_path / "f", tmp_path / "full", tmp_path / "empty"
+    file.write_text("x")
+    (full / "with").mkdir(parents=True)
+    empty.mkdir()
+    items = [
+        file_item(file, "x"),
+        file_item(full, None),
+        file_item(empty, None),
+        file_item(tmp_path / "gone", "x"),
+    ]
+
+    would = healer().let_go(items, True)
+    assert file.exists()
+    did = healer().let_go(items, False)
+
+    assert would == did == [f"file {file}: removed", f"file {empty}: removed"]
+    assert (file.exists(), full.exists(), empty.exists()) == (False, True, False)
+    assert healer().let_go(items, False) == []
 
 
 @pytest.mark.parametrize("path", HOST_CODE, ids=lambda path: path.name)

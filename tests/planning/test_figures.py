@@ -1,0 +1,234 @@
+"""Money and watts, before and after, and the limit that is nearest: figures worked out by hand.
+
+Comes in: small clusters. Goes out: proof of each sum, of what is said not to be counted, and of power domains under
+each rule of redundancy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.model.catalog import Catalog, GpuModel, InstanceType
+from orchestrator.model.change import Span
+from orchestrator.model.cluster import (
+    Budget,
+    ClusterSpec,
+    GpuSpec,
+    Market,
+    Offering,
+    Pool,
+    PoolSize,
+    PowerDomain,
+    Redundancy,
+    Scope,
+    Site,
+    SiteKind,
+    SitePower,
+    Window,
+)
+from orchestrator.planning.figures import figures
+from orchestrator.planning.power import loads
+from orchestrator.planning.world import Running, Workload
+
+CATALOG = Catalog(
+    {"G": GpuModel("G", 80 << 30, 500)},
+    {"a.big": InstanceType("a.big", 8, 64, "G", 8, prices={"r-1": 40_000_000})},
+    "2026-01-01",
+    "2026-01-01",
+    (),
+)
+DOLLAR = 1_000_000
+NOTHING = Span(0, 0, 0)
+
+
+def hall(nodes: int, *, gpu: GpuSpec | None = None, power: SitePower = SitePower()) -> ClusterSpec:  # noqa: B008
+    """`nodes` nodes n1.. with four GPUs of 500 W each: 2 kW a node."""
+    names = tuple(f"n{number}" for number in range(1, nodes + 1))
+    site = Site("hall", SiteKind.METAL, power=power)
+    return ClusterSpec("c", sites=(site,), pools=(Pool("p", "hall", names, gpu or GpuSpec("G", 4)),))
+
+
+def cloud(*offerings: Offering, low: int = 1, high: int = 4) -> ClusterSpec:
+    """A bought pool of `low` to `high` nodes."""
+    site = Site("use1", SiteKind.AWS, region="r-1")
+    return ClusterSpec(
+        "c", sites=(site,), pools=(Pool("b", "use1", size=PoolSize(low, high), offerings=offerings),)
+    )
+
+
+PRICED = SitePower(price_microusd_per_kwh=200_000, pue_milli=1500)  # 0.20 dollars, 1.5
+
+
+def test_power_and_its_price() -> None:
+    """10 nodes at 2 kW: 20 kW; times 1.5 times 0.20 dollars: 6 dollars an hour; before, 4 nodes and 2.40 dollars."""
+    made = figures(hall(4, power=PRICED), hall(10, power=PRICED), CATALOG, Workload())
+
+    assert made.watts_now == Span(0, 0, 8_000)
+    assert made.watts_then == Span(0, 0, 20_000)
+    assert made.cost_now == Span(0, 0, 2_400_000)
+    assert made.cost_then == Span(0, 0, 6 * DOLLAR)
+
+
+def test_expected_is_the_share_that_work_holds_now() -> None:
+    """8 of 16 GPUs are held: half of 8 kW now; on ten nodes 8 of 40: a fifth of 20 kW."""
+    work = Workload((Running(1, "a", "q", ("n1", "n2"), 8),))
+
+    made = figures(hall(4), hall(10), CATALOG, work)
+
+    assert (made.watts_now.expected, made.watts_then.expected) == (4_000, 4_000)
+
+
+def test_nothing_stood_there_before() -> None:
+    made = figures(None, hall(1), CATALOG, Workload())
+
+    assert (made.watts_now, made.cost_now) == (NOTHING, NOTHING)
+
+
+def test_the_file_knows_watts_that_the_catalog_does_not() -> None:
+    known = figures(None, hall(1, gpu=GpuSpec("X", 2, max_watts=300)), CATALOG, Workload())
+    unknown = figures(None, hall(1, gpu=GpuSpec("X", 2)), CATALOG, Workload())
+
+    assert known.watts_then.ceiling == 600
+    assert unknown.watts_then.ceiling == 0
+    assert "power of pool p: its GPU model is not in the catalog" in unknown.uncounted
+
+
+def test_what_is_not_counted_is_said_once() -> None:
+    made = figures(None, hall(3), CATALOG, Workload())
+
+    assert made.uncounted == (
+        "power of hosts besides their GPUs, and of idle GPUs: the catalog does not have it",
+        "power on site hall: it has no price_usd_per_kwh",
+    )
+
+
+def test_what_is_bought() -> None:
+    """On demand 40 dollars, spot at most 25: from one node at 25 to four at 40; the first offering is expected."""
+    made = figures(
+        None,
+        cloud(Offering(("a.big",), Market.ON_DEMAND), Offering(("a.big",), Market.SPOT, 25 * DOLLAR)),
+        CATALOG,
+        Workload(),
+    )
+
+    assert made.cost_then == Span(25 * DOLLAR, 40 * DOLLAR, 160 * DOLLAR)
+    assert made.watts_then == NOTHING
+    assert made.uncounted == ()
+
+
+def test_prices_that_nobody_knows() -> None:
+    made = figures(
+        None,
+        cloud(Offering(("a.new",), Market.ON_DEMAND), Offering(("a.big",), Market.CAPACITY_BLOCK)),
+        CATALOG,
+        Workload(),
+    )
+
+    assert made.cost_then == NOTHING
+    assert made.uncounted == (
+        "pool b: the catalog has no price of a.new in r-1",
+        "pool b: capacity blocks are paid beforehand",
+    )
+
+
+# --- the nearest limit -----------------------------------------------------------------------------------------------
+
+
+def powered(*domains: PowerDomain) -> SitePower:
+    return SitePower(domains=domains)
+
+
+def test_the_domain_with_the_least_left_binds() -> None:
+    """4 nodes draw 8 kW: of 10 kW a fifth is left, of the rack's 5 kW for two nodes also; the derated one has less."""
+    spec = hall(
+        4,
+        power=powered(
+            PowerDomain("rack", parent="root", limit_watts=5_000, derate_milli=900, nodes=("n1", "n2")),
+            PowerDomain("root", limit_watts=10_000),
+        ),
+    )
+
+    made = figures(None, spec, CATALOG, Workload())
+
+    assert (made.binds, made.headroom, made.headroom_unit) == (
+        "sites[hall].power.domains[rack]",
+        500,
+        "watts",
+    )
+
+
+def test_a_window_of_a_budget_binds_before_its_domain() -> None:
+    spec = hall(4, power=powered(PowerDomain("root", limit_watts=10_000)))
+    evening = Budget("evening", "root", (Window((0,), 0, 60, 9_000), Window((1,), 0, 60, 7_000)))
+
+    made = figures(None, replace(spec, budgets=(evening,)), CATALOG, Workload())
+
+    assert (made.binds, made.headroom) == ("budgets[evening]", -1_000)
+
+
+@pytest.mark.parametrize(
+    ("budget", "headroom"),
+    [
+        (Budget("b", microusd_per_hour=200 * DOLLAR), 40 * DOLLAR),
+        (Budget("b", scope=Scope(site="use1"), microusd_per_hour=100 * DOLLAR), -60 * DOLLAR),
+        (Budget("b", scope=Scope(pool="b"), microusd_per_month=744 * 170 * DOLLAR), 10 * DOLLAR),
+    ],
+)
+def test_a_budget_on_money_binds(budget: Budget, headroom: int) -> None:
+    spec = replace(cloud(Offering(("a.big",), Market.ON_DEMAND)), budgets=(budget,))
+
+    made = figures(None, spec, CATALOG, Workload())
+
+    assert (made.binds, made.headroom, made.headroom_unit) == ("budgets[b]", headroom, "microusd_per_hour")
+
+
+@pytest.mark.parametrize("scope", [Scope(queue="q"), Scope(site="elsewhere")])
+def test_a_budget_for_other_things_does_not(scope: Scope) -> None:
+    spec = replace(
+        cloud(Offering(("a.big",), Market.ON_DEMAND)),
+        budgets=(Budget("b", scope=scope, microusd_per_hour=DOLLAR),),
+    )
+
+    assert figures(None, spec, CATALOG, Workload()).headroom in (0, DOLLAR)
+
+
+# --- load on power domains -------------------------------------------------------------------------------------------
+
+
+def load_of(*domains: PowerDomain) -> dict[str, int]:
+    """With three nodes that draw 900 W each."""
+    site = Site("hall", SiteKind.METAL, power=powered(*domains))
+    return loads(site, {"n1": 900, "n2": 900, "n3": 900})
+
+
+def test_nodes_that_no_domain_names_hang_on_the_only_root() -> None:
+    root = PowerDomain("root", unmanaged_watts=100)
+    rack = PowerDomain("rack", parent="root", nodes=("n1",), unmanaged_watts=50)
+
+    assert load_of(root, rack) == {"root": 2_700 + 100 + 50, "rack": 950}
+
+
+def test_with_two_roots_they_hang_on_none() -> None:
+    assert load_of(PowerDomain("a", nodes=("n1",)), PowerDomain("b")) == {"a": 900, "b": 0}
+
+
+@pytest.mark.parametrize(
+    ("rule", "feeds", "each"),
+    [
+        (Redundancy.N, ("a", "b"), 1_350),
+        (Redundancy.TWO_N, ("a", "b"), 2_700),
+        (Redundancy.N_PLUS_1, ("a", "b", "c"), 1_350),
+    ],
+)
+def test_feeds_share_a_load_by_their_rule(rule: Redundancy, feeds: tuple[str, ...], each: int) -> None:
+    """What they hang on carries it once."""
+    rack = PowerDomain("rack", nodes=("n1", "n2", "n3"), fed_by=feeds, redundancy=rule)
+    upper = tuple(PowerDomain(name, parent="root") for name in feeds)
+
+    assert load_of(PowerDomain("root"), *upper, rack) == {
+        "root": 2_700,
+        "rack": 2_700,
+        **dict.fromkeys(feeds, each),
+    }
