@@ -29,7 +29,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 SOCKET_TIERS = frozenset({"system", "testbed", "cloud", "bench"})
 
 # Set for a whole run by its caller; every other GANGLINE_ variable is the caller's own affair and hidden from tests.
-_KEPT_VARIABLES = frozenset({"GANGLINE_DATA", "GANGLINE_REQUIRE"})
+_KEPT_VARIABLES = frozenset({"GANGLINE_DATA", "GANGLINE_REQUIRE", "GANGLINE_TESTBED_CACHE"})
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -48,7 +48,8 @@ class Change:
     (`host[h1].package[chrony].held`).
 
     `old` and `new` are texts in the units of the file, empty where absent. `pool` and `nodes` are what it touches (none
-    for CONTROLLER). `unblock` says what would let a refused one pass; `consent` is the name to give for data loss.
+    for CONTROLLER). `unblock` says what would let a refused one pass; `consent` is the name to give for
+    data loss and for what else a person must agree to.
     A `deferred` one is shown and left alone until its nodes are drained for another reason.
     """
 

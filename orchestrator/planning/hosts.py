@@ -7,6 +7,7 @@ Comes in: the roster, the recorded `Desired`s, nodes that an apply owes somethin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from orchestrator.model.change import Change, ChangeKind, Source, UpdateClass
 from orchestrator.model.host import Drift, Item, ItemKind, PoolDesired, Sight
@@ -82,10 +83,7 @@ def _hardware(nodes: Roster, name: str, sight: Sight) -> Iterator[Change]:
     if facts is None:
         return
     if known is not None and facts.machine_id != known.machine_id:
-        why = (
-            "another system answers under its name (reinstalled or exchanged): it is enrolled and proved anew"
-        )
-        yield _change(nodes, name, "machine-id", UpdateClass.REPLACE, known.machine_id, facts.machine_id, why)
+        yield _other_machine(nodes, name, known.machine_id, facts.machine_id)
         return
     if known is not None and facts.gpus != known.gpus:
         why = "its GPUs are others than were proved: it takes no work until it is proved anew"
@@ -94,6 +92,13 @@ def _hardware(nodes: Roster, name: str, sight: Sight) -> Iterator[Change]:
     if facts.reboot_needed:
         why = "something installed asks for a reboot: it is made when its work has left for another reason"
         yield _change(nodes, name, "reboot", UpdateClass.RECONFIGURE, "needed", "", why, deferred=True)
+
+
+def _other_machine(nodes: Roster, name: str, was: str, now: str) -> Change:
+    """A token would let it run people's jobs: a person must know that it was reinstalled or exchanged."""
+    why = "another system answers under its name: it is enrolled, configured and proved anew"
+    change = _change(nodes, name, "machine-id", UpdateClass.REPLACE, was, now, why)
+    return replace(change, consent=f"host/{name}")
 
 
 def _counted(gpus: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.model.change import Change, UpdateClass
 from orchestrator.model.cluster import Pool
+from orchestrator.model.host import ItemKind, Sight
 from orchestrator.planning.render import Rendering
 from orchestrator.planning.roster import Roster
 
@@ -103,10 +104,20 @@ def _light(needs: Needs, name: str, why: Why, nodes: Roster, rendering: Renderin
 
 
 def _reboots(needs: Needs, nodes: Roster, rendering: Rendering) -> frozenset[str]:
-    """Of those whose work leaves: where the host asks for a reboot, or where the change needs one."""
-    return frozenset(name for name in needs.rolling if rendering.reboots or _asks(nodes, name))
+    """Of those whose work leaves: where the host asks for a reboot, or where what is set right needs one."""
+    heavy = {
+        (role.role, item.kind, item.name)
+        for role in rendering.desired.roles
+        for item in role.items
+        if item.reboots
+    }
+    return frozenset(
+        name for name in needs.rolling if rendering.reboots or _asks(nodes.sights.get(name), heavy)
+    )
 
 
-def _asks(nodes: Roster, name: str) -> bool:
-    sight = nodes.sights.get(name)
-    return sight is not None and sight.facts is not None and sight.facts.reboot_needed
+def _asks(sight: Sight | None, heavy: set[tuple[str, ItemKind, str]]) -> bool:
+    if sight is None:
+        return False
+    asked = sight.facts is not None and sight.facts.reboot_needed
+    return asked or any((one.role, one.kind, one.name) in heavy for one in sight.drift)

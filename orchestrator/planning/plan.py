@@ -128,7 +128,7 @@ def _blockers(changes: tuple[Change, ...], consents: tuple[str, ...]) -> Iterato
     for change in changes:
         if change.cls is UpdateClass.REFUSED:
             yield f"{change.path}: {change.why}; {change.unblock}"
-        elif change.cls is UpdateClass.DESTROYS and change.consent not in consents:
+        elif change.consent and change.consent not in consents:
             yield f"{change.path}: {change.why}; consent to it by the name '{change.consent}'"
 
 

@@ -83,8 +83,8 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a person says about a plan: `consents` are names of what may be lost; `defer` puts off what this version of
-    Gangline wants by itself."""
+    """What a person says about a plan: `consents` are names of what may be lost or exchanged; `defer` puts off what
+    this version of Gangline wants by itself."""
 
     consents: tuple[str, ...] = ()
     defer: bool = False

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.model.host import ItemKind, Step
-from orchestrator.planning.world import Running
+from orchestrator.planning.world import Choices, Running
 from tests.planning.scene import HOUR, NOW, Edits, Scene, drifted, facts, lost, node, sight
 
+KERNEL: Edits = {"sites[hall].system.packages.linux-image-amd64": "6.1.99-1"}
 DRIVER: Edits = {"sites[hall].system.packages.nvidia-driver": "580.126.20-1"}
 
 SCENES = (
@@ -92,6 +93,21 @@ SCENES = (
         """,
     ),
     Scene(
+        "a kernel exchanged on the host",
+        old=KERNEL,
+        new=KERNEL,
+        sights=(
+            sight(
+                "a100-2", drifted(ItemKind.PACKAGE, "linux-image-amd64", "version", "6.1.99-1", "6.12.1-1")
+            ),
+        ),
+        want="""
+        host[a100-2].package[linux-image-amd64].version: 6.12.1-1 -> 6.1.99-1
+        [drain-and-reconfigure] (drift) on a100-2
+        old.1: cordon drain configure(base,agent) reboot accept uncordon a100-2
+        """,
+    ),
+    Scene(
         "drift and a change of the file",
         new={'sites[hall].system.sysctls["vm.swappiness"]': "1"},
         sights=(sight("a100-1", drifted(ItemKind.UNIT, "chrony.service", "active", "yes", "no")),),
@@ -128,7 +144,19 @@ SCENES = (
         "another machine under the name",
         sights=(replace(sight("h100-03"), facts=facts("impostor")),),
         want="""
-        host[h100-03].machine-id: machine-h100-03 -> machine-impostor [replace] (drift) on h100-03
+        host[h100-03].machine-id: machine-h100-03 -> machine-impostor
+        [replace] (drift) on h100-03 consent host/h100-03
+        h100.1: enrol configure(base,agent) accept h100-03
+        blocked: host[h100-03].machine-id
+        """,
+    ),
+    Scene(
+        "another machine under the name, with consent",
+        sights=(replace(sight("h100-03"), facts=facts("reinstalled")),),
+        choices=Choices(("host/h100-03",)),
+        want="""
+        host[h100-03].machine-id: machine-h100-03 -> machine-reinstalled
+        [replace] (drift) on h100-03 consent host/h100-03
         h100.1: enrol configure(base,agent) accept h100-03
         """,
     ),

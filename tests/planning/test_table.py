@@ -14,6 +14,7 @@ from orchestrator.model.change import ChangeKind, Source, StepKind, UpdateClass,
 from tests.planning import (
     table_coming,
     table_controller,
+    table_drains,
     table_drift,
     table_gangline,
     table_hosts,
@@ -25,6 +26,7 @@ from tests.planning.scene import Scene, dedent, told
 TABLES = (
     table_controller,
     table_hosts,
+    table_drains,
     table_coming,
     table_refused,
     table_drift,

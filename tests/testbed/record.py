@@ -53,7 +53,7 @@ def beds() -> Path:
 
 def read(name: str) -> Record | None:
     """The record of a bed, or None; one that another version of the testbed wrote is left alone too."""
-    with suppress(FileNotFoundError, TypeError, ValueError):
+    with suppress(FileNotFoundError, KeyError, TypeError, ValueError):
         plain = json.loads((beds() / name / "bed.json").read_text())
         plain["hosts"] = {
             host: (int(index), str(release)) for host, (index, release) in plain["hosts"].items()

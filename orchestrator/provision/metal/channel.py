@@ -18,7 +18,7 @@ from pathlib import Path
 
 from orchestrator.model.clock import Clock, SystemClock
 from orchestrator.provision.metal.diagnosis import Unreached, broken, diagnose, seen
-from orchestrator.provision.metal.ssh import JUMP_LOG, Access, unknown
+from orchestrator.provision.metal.ssh import JUMP_LOG, Access, private, unknown
 
 SSH_FAILED = 255  # ssh's own exit code for a connection that did not come about or broke
 # Each is a process of ssh here, and a login takes about 60 ms of a processor: more at once only delay each other.
@@ -102,14 +102,17 @@ class Channel:
 
     async def close(self) -> None:
         """End the shared connections that stand; those of other commands to the same site too."""
-        for path in self.access.sockets.iterdir():
+        for path in private(self.access.sockets).iterdir():
             await _quietly(
                 "ssh", "-F", str(self.access.config), "-o", f"ControlPath={path}", "-O", "exit", "any"
             )
             with suppress(FileNotFoundError):
                 path.unlink()
+        with suppress(OSError):
+            self.access.sockets.rmdir()
 
     async def _once(self, host: str, argv: Sequence[str], stdin: bytes, way: Way) -> Ran:
+        private(self.access.sockets)
         with tempfile.TemporaryDirectory(prefix="gangline-ssh-") as folder:
             log, jump_log = Path(folder, "log"), Path(folder, "jump")
             environment = {**os.environ, "LC_ALL": "C", JUMP_LOG: str(jump_log)}
@@ -126,7 +129,7 @@ class Channel:
     def _judge(self, host: str, talk: _Talk, log: str, jump_log: str) -> Ran:
         code = talk.code
         far = seen(log)
-        if code == SSH_FAILED and "mux_client" in log and not far.key:
+        if code == SSH_FAILED and "mux_client" in log and not far.let_in:
             raise _Stale
         if code == SSH_FAILED and (not far.let_in or broken(log)):
             raise diagnose(self.access, host, log, talk.words + jump_log)
@@ -152,7 +155,7 @@ class Channel:
 
 
 class _Stale(Exception):
-    """The shared connection did not carry the program."""
+    """The shared connection is dead, and the program never began: it may be started over another one."""
 
 
 class _Talk(asyncio.SubprocessProtocol):

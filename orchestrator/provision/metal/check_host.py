@@ -50,9 +50,8 @@ def look(payload: Plain) -> Plain:
         for item in role["items"]:
             drift += [{"role": role["role"], **each} for each in host.compare(item)]
     reasons = host.reboot_reasons()
-    if reasons:
-        pending = _drift({"kind": "host", "name": "reboot"}, "needed", "no", "; ".join(reasons))
-        drift.append({"role": "", **pending})
+    if reasons:  # no drift: no role heals it, and whether and when is for the plan
+        host.notes.append(f"a reboot is needed: {'; '.join(reasons)}")
     return {"drift": drift, "notes": host.notes, "digest": host.digest(), "facts": facts(bool(reasons))}
 
 

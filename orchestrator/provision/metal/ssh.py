@@ -16,7 +16,9 @@ import hashlib
 import os
 import shlex
 import stat
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +30,8 @@ CONNECT_S = 3  # for TCP and the server's first words
 ALIVE_S = 5  # between two signs of life; a connection without SILENT of them is given up
 SILENT = 2
 PERSIST_S = 60  # a shared connection that nobody uses stays this long
+DAY_S = 86400
+SHORT = Path("/tmp")  # noqa: S108 - what is made there is proved to be the person's own
 JUMP = "gangline-jump"
 JUMP_LOG = "GANGLINE_JUMP_LOG"  # environment: the file for what the jump host's ssh has to say
 
@@ -106,8 +110,17 @@ def _sockets(folder: Path, environment: Mapping[str, str]) -> Path:
     short = hashlib.sha256(str(folder).encode()).hexdigest()[:8]
     runtime = environment.get("XDG_RUNTIME_DIR", "")
     usable = runtime.startswith("/") and len(runtime) <= 24 and os.access(runtime, os.W_OK)
-    above = Path(runtime, "gangline") if usable else Path(f"/tmp/gangline-{os.geteuid()}")  # noqa: S108 - `private` proves it
-    return private(private(above) / short)
+    above = Path(runtime, "gangline") if usable else SHORT / f"gangline-{os.geteuid()}"
+    _tidy(private(above))
+    return private(above / short)
+
+
+def _tidy(above: Path) -> None:
+    """Remove the folders of sites that nobody has entered for a day; one with a socket in it stays."""
+    for folder in above.iterdir():
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > DAY_S:
+                folder.rmdir()
 
 
 def _key(site: Site, folder: Path, environment: Mapping[str, str]) -> str:

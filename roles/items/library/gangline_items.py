@@ -54,17 +54,12 @@ def payload(module, items):
     return {"node": parameters["node"], "address": parameters["address"], "roles": roles}
 
 
-def own_drift(seen):
-    """Without what concerns the host as a whole: no role heals a pending reboot."""
-    return [each for each in seen["drift"] if each["kind"] != "host"]
-
-
 def heal(module, items, drift):
     """Heal all, look again, and fail if anything still differs. An archive that differs was brought before."""
     if module.check_mode:
-        return
+        return drift
     wanted = [for_node(item, module.params) for item in items]
-    heal_all(wanted, drift, lambda: own_drift(look(payload(module, items))))
+    return heal_all(wanted, drift, lambda: look(payload(module, items))["drift"])
 
 
 def main():
@@ -90,13 +85,13 @@ def run(module):
         changes = let_go(items, module.check_mode)
         return {"changed": bool(changes), "changes": changes, "drift": [], "archives": [], "notes": []}
     seen = look(payload(module, items))
-    drift = own_drift(seen)
+    drift = seen["drift"]
     archives = sorted({each["name"] for each in drift if each["kind"] == "archive"})
     result = {"drift": drift, "archives": archives, "notes": seen["notes"]}
     if do == "look":
         return {**result, "changed": False, "changes": []}
-    heal(module, items, drift)
-    return {**result, "changed": bool(drift), "changes": [in_words(each) for each in drift]}
+    healed = heal(module, items, drift)
+    return {**result, "changed": bool(healed), "changes": [in_words(each) for each in healed]}
 
 
 if __name__ == "__main__":

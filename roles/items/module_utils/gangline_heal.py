@@ -24,6 +24,7 @@ APT = [
     "--assume-yes",
     "--quiet=2",
     "--option=DPkg::Lock::Timeout=300",  # another run of apt is waited for
+    "--option=Acquire::Languages=none",
     "--option=Dpkg::Options::=--force-confdef",  # files that people have changed stay, and nobody is asked
     "--option=Dpkg::Options::=--force-confold",
 ]
@@ -59,19 +60,23 @@ def _arguments(argv: list[str]) -> list[str]:
     return [word for word in argv[1:] if not word.startswith("--")]
 
 
-def heal_all(items: list[Plain], drift: list[Plain], look: Callable[[], list[Plain]]) -> None:
+def heal_all(items: list[Plain], drift: list[Plain], look: Callable[[], list[Plain]]) -> list[Plain]:
     """Heal items in their order, neighbours of one kind together; then restart units that run with older files.
 
-    `look` tells what differs now. Failed if something does in the end.
+    `look` tells what differs now. Failed if something does in the end. Returns what was healed, restarts included.
     """
     _heal_once(items, drift)
-    left = [each for each in look() if not _late(each)]
-    if left:  # healing one thing may have moved another: a package its service
-        _heal_once(items, left)
-    restart_late_units([each for each in look() if _late(each)])
     left = look()
+    if not all(map(_late, left)):  # healing one thing may have moved another: a package its service
+        _heal_once(items, left)
+        left = look()
+    late = [each for each in left if _late(each)]
+    if late:
+        restart_late_units(late)
+        left = look()
     if left:
         raise Failed("still not as wanted: " + "; ".join(map(in_words, left)))
+    return [*drift, *(each for each in late if each not in drift)]
 
 
 def _heal_once(items: list[Plain], drift: list[Plain]) -> None:
@@ -291,10 +296,8 @@ def _heal_unit(unit: str, values: Plain) -> None:
 
 def restart_late_units(late: list[Plain]) -> None:
     """Units whose process is older than the files that it reads."""
-    units = sorted(names_of(late))
-    if units:
-        call(["systemctl", "daemon-reload"])
-        call(["systemctl", "restart", "--", *units])
+    call(["systemctl", "daemon-reload"])
+    call(["systemctl", "restart", "--", *sorted(names_of(late))])
 
 
 # --- what is wanted no more ------------------------------------------------------------------------------------------

@@ -49,8 +49,8 @@ def group_name() -> str:
 
 
 def drift_of(*items: dict[str, Any]) -> list[tuple[str, str, str]]:
-    return [(each["value"], each["wanted"], each["found"]) for each in check_host.look(payload(*items))["drift"]
-            if each["kind"] != "host"]  # fmt: skip
+    found = check_host.look(payload(*items))["drift"]
+    return [(each["value"], each["wanted"], each["found"]) for each in found]
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -207,6 +207,23 @@ def test_what_is_the_same(kind: str, key: str, wanted: str, found: str, same: bo
     assert check_host._same(kind, key, wanted, found) is same
 
 
+def test_a_pending_reboot_is_a_fact_and_a_note_and_no_drift(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "f"
+    path.write_text("x\n")
+    path.chmod(0o644)
+    monkeypatch.setattr(check_host, "kernel_reasons", lambda: ["kernel 1 runs, 2 is installed"])
+    monkeypatch.setattr(check_host, "in_container", lambda: False)
+
+    quiet = check_host.look(payload(file_item(path, "x\n")))
+    late = check_host.look(payload(file_item(path, "x\n", reboots=True)))
+
+    assert (quiet["drift"], quiet["facts"]["reboot_needed"]) == ([], True)
+    assert "kernel 1 runs, 2 is installed" in quiet["notes"][-1]
+    assert f"file {path} has changed since the boot" in late["notes"][-1]
+
+
 def test_gpus_are_read_from_the_bus(tmp_path: Path) -> None:
     for address, kind, vendor in (("0000:1b:00.0", "0x030200", "0x10de"), ("0000:00:02.0", "0x030000", "0x8086"),
                                   ("0000:1b:00.1", "0x040300", "0x10de")):  # fmt: skip
@@ -296,6 +313,6 @@ def test_the_script_runs_as_it_is_sent_on_an_old_python(tmp_path: Path) -> None:
 
     assert done.stderr == b""
     answer = json.loads(done.stdout)
-    (drift,) = [each for each in answer["drift"] if each["kind"] == "file"]
+    (drift,) = answer["drift"]
     assert (drift["name"], drift["found"]) == (str(path), "line 1: x")
     assert answer["facts"]["boot_id"]

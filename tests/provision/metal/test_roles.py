@@ -87,7 +87,8 @@ def heal(*items: dict[str, Any]) -> None:
 
     def look() -> list[dict[str, Any]]:
         payload = {"node": "n1", "address": "", "roles": [{"role": "base", "items": list(items)}]}
-        return [each for each in check_host.look(payload)["drift"] if each["kind"] != "host"]
+        drift: list[dict[str, Any]] = check_host.look(payload)["drift"]
+        return drift
 
     healer().heal_all(list(items), look(), look)
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orchestrator.model.cluster import Host, Site, SiteKind, Ssh
 from orchestrator.model.errors import InputError
+from orchestrator.provision.metal import ssh
 from orchestrator.provision.metal.ssh import JUMP, Access, lay
 
 HOSTS = (Host("h1", "10.0.0.1"), Host("h2", "fd00::2"), Host("by-name"))
 PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\nnot a real one\n"
 
 
-def _site(**ssh: object) -> Site:
-    return Site("hall-a", SiteKind.METAL, ssh=Ssh(**ssh), hosts=HOSTS)  # type: ignore[arg-type]
+def _site(**values: object) -> Site:
+    return Site("hall-a", SiteKind.METAL, ssh=Ssh(**values), hosts=HOSTS)  # type: ignore[arg-type]
 
 
 def _asked(access: Access, host: str) -> dict[str, str]:
@@ -26,6 +30,13 @@ def _asked(access: Access, host: str) -> dict[str, str]:
         ["ssh", "-G", "-F", str(access.config), host], capture_output=True, text=True, check=True
     )
     return {key: value for key, _, value in (line.partition(" ") for line in done.stdout.splitlines())}
+
+
+@pytest.fixture(autouse=True)
+def _no_socket_folders_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with tempfile.TemporaryDirectory(prefix="g") as short:
+        monkeypatch.setattr(ssh, "SHORT", Path(short))
+        yield
 
 
 @pytest.fixture
@@ -88,6 +99,18 @@ def test_all_of_it_is_for_its_owner_alone(tmp_path: Path) -> None:
     for path in (access.folder, access.sockets, *access.folder.iterdir()):
         assert not path.stat().st_mode & 0o077, path
     assert Path(access.key).read_text() == PRIVATE
+
+
+def test_folders_of_sockets_that_nobody_enters_go_after_a_day(tmp_path: Path) -> None:
+    old, busy, young = (lay(_site(), tmp_path / name, {}).sockets for name in ("old", "busy", "young"))
+    (busy / "socket").touch()
+    for folder in (old, busy):
+        os.utime(folder, (0, 0))
+
+    again = lay(_site(), tmp_path / "again", {}).sockets
+
+    assert [folder.exists() for folder in (old, busy, young, again)] == [False, True, True, True]
+    (busy / "socket").unlink()
 
 
 def test_two_clusters_share_no_connection(tmp_path: Path) -> None:

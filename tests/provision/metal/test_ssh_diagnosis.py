@@ -144,5 +144,7 @@ def test_progress_is_read_from_the_log() -> None:
 
 
 def test_a_program_that_ends_with_255_is_no_broken_connection() -> None:
+    assert not broken(f"{IN}debug1: client_input_channel_req: channel 0 rtype exit-status reply 0\n")
     assert not broken(f"{IN}debug1: Exit status 255\n")
     assert broken(f"{IN}Connection to 10.0.0.1 closed by remote host.\n")
+    assert broken("debug1: mux_client_request_session: master session id: 2\n")

@@ -23,10 +23,12 @@ from orchestrator.provision.metal.probe import accept_host_key, line, probe
 from orchestrator.provision.metal.ssh import CONNECT_S, Access, lay
 from tests.provision.metal import sshd
 from tests.provision.metal.sshd import Servers
+from tests.system.processes import until
 
 pytestmark = [pytest.mark.system, pytest.mark.needs("ssh", "sshd")]
 T = TypeVar("T")
 FIRST = Way(first=True, deadline_s=30)
+UNTIL_CUT = "while echo .; do sleep 0.1; done"  # leaves nothing behind: it ends when nobody reads any more
 HOSTS = {f"h{at}": f"127.0.77.{at}" for at in range(1, 5)}
 
 
@@ -95,6 +97,34 @@ def test_a_shared_connection_that_died_is_replaced(servers: Servers, tmp_path: P
     assert servers.connections[HOSTS["h1"]] == 2
 
 
+def test_a_program_whose_connection_is_lost_is_not_run_again(servers: Servers, tmp_path: Path) -> None:
+    channel = Channel(_access(servers, tmp_path))
+    runs = tmp_path / "runs"
+    once = ["sh", "-c", f"echo run >> '{runs}'; {UNTIL_CUT}"]
+
+    async def lose_it() -> None:
+        await channel.run("h1", ["true"], way=FIRST)
+        task = asyncio.create_task(channel.run("h1", once))
+        await asyncio.to_thread(until, runs.exists, "the program has begun")
+        servers.hang_up()
+        await task
+
+    with pytest.raises(Unreached, match="the connection was lost"):
+        _carry(channel, lose_it())
+
+    assert runs.read_text() == "run\n"
+
+
+def test_a_program_may_itself_end_with_255(servers: Servers, tmp_path: Path) -> None:
+    channel = Channel(_access(servers, tmp_path))
+
+    async def twice() -> list[Ran]:
+        ways = (FIRST, Way(fresh=True))
+        return [await channel.run("h1", ["sh", "-c", "exit 255"], way=way) for way in ways]
+
+    assert [ran.code for ran in _carry(channel, twice())] == [255, 255]
+
+
 def test_a_host_without_a_recorded_key_is_refused_until_it_is_asked_for(
     servers: Servers, tmp_path: Path
 ) -> None:
@@ -140,7 +170,7 @@ def test_a_deadline_ends_ssh_and_hides_no_other_host(servers: Servers, tmp_path:
 
     async def both() -> dict[str, Ran | Unreached]:
         await channel.run_on(["h1", "h2"], ["true"], way=FIRST)
-        script = f"case $SSH_CONNECTION in *{HOSTS['h2']}*) sleep 600 ;; esac; echo done"
+        script = f"case $SSH_CONNECTION in *{HOSTS['h2']}*) {UNTIL_CUT} ;; esac; echo done"
         return await channel.run_on(["h1", "h2"], ["sh", "-c", script], way=Way(deadline_s=3))
 
     began = time.monotonic()
