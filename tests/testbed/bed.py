@@ -141,9 +141,7 @@ class Host:
 
     def wait_reboot(self, before: str) -> None:
         """Until it runs again after a reboot that was asked of it; `before` is its boot id of then."""
-        self._until(
-            lambda: self.booted() and self.inside(f"cat {BOOT_ID}").out.strip() not in ("", before), "reboots"
-        )
+        self._until(lambda: self.boot_id() not in ("", before), "reboots")
         self.machine.wait_booted()
 
     def memory(self) -> int:
