@@ -214,7 +214,7 @@ def carry_out(found: Look, client: Client, file: str, *, yes: bool, quiet: bool 
     if wanted.blockers:
         note(plan_words.words(wanted))
         raise Refused("apply.refused", "; ".join(wanted.blockers), "see the plan above")
-    if not wanted.steps and not found.recorded.owed:
+    if not wanted.steps and not _unsettled(client):
         note(f"cluster {wanted.cluster}: nothing to change")
         return PARTLY if wanted.unseen else 0
     if not quiet or not yes:
@@ -224,6 +224,12 @@ def carry_out(found: Look, client: Client, file: str, *, yes: bool, quiet: bool 
     began = time.monotonic()
     report = applier(found, client, file, _teller()).run(wanted)
     return _tell(report, found, time.monotonic() - began)
+
+
+def _unsettled(client: Client) -> bool:
+    """Whether the last apply left something open that a look now finds done: the journal has to say so."""
+    applies = client.applies()
+    return bool(applies) and applies[0].outcome != "done"
 
 
 def _agreed() -> bool:
