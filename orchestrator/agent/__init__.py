@@ -15,6 +15,9 @@ imports `model` and `telemetry` and nothing else of Gangline.
     starter.py      the agent's end of nursery.py, which makes workers without a start of Python
     shepherd.py     the worker that runs the ranks (plan.py, setup.py, spawn.py) and proves them gone (gate.py)
     preparer.py, mop.py, reader.py, housekeeping.py  the other workers
-    containment.py  how a unit's processes are kept together, found (procfs.py) and killed
+    supervisor.py   which containment this node offers; boxes.py opens the one that a plan names
+    containment.py  how a unit's processes are kept together, found (procfs.py) and killed, without systemd
+    scope.py        the same by a scope of systemd.py (over dbus.py): properties.py its limits, PURE,
+                    device_nodes.py its devices, hierarchies.py the control group trees
     identity.py     as whom a job runs
 """

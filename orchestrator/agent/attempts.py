@@ -216,6 +216,10 @@ class Attempts:
         unit.local = Local.ENDING
         try:
             unit.write_order(order)
+        except FileNotFoundError:
+            unit.order = (
+                order  # its folder was lost: nobody could read it there, and what is left is mopped up
+            )
         except OSError as error:
             unit.order = None
             self._board.trouble.error(

@@ -31,7 +31,8 @@ class Config:
 
     `token_file` holds the node's own token, `join_token_file` one that lets a node in; the node's own is kept in
     STATE/token. `cores` and `memory` 0: as measured. `run_as_self`: jobs of the agent's own user only, as an agent
-    without root does anyway. `supervisor`: `auto`, `cgroup2` or `process-tree`.
+    without root does anyway. `supervisor`: `auto`, `systemd`, `cgroup2` or `process-tree`. `devices`: patterns of nodes
+    below /dev that every job may open besides the usual ones (`device_nodes.SHARED`), where the supervisor is systemd.
     """
 
     node: str
@@ -46,6 +47,7 @@ class Config:
     min_uid: int = 1000
     run_as_self: bool = False
     supervisor: str = "auto"
+    devices: tuple[str, ...] = ()
     stuck_s: float = 15.0
     failure_grace_s: float = 1.0
     keep_s: int = 14 * DAY_S  # how long folders and records of ended attempts are kept
@@ -81,12 +83,15 @@ def _check(path: str, config: Config) -> None:
     if not os.path.isabs(config.state_dir):
         raise ConfigError(f"{path}: state_dir: an absolute path, got {config.state_dir!r}")
     for name, value, words in (
-        ("supervisor", config.supervisor, ("auto", "cgroup2", "process-tree")),
+        ("supervisor", config.supervisor, ("auto", "systemd", "cgroup2", "process-tree")),
         ("gpus.emulate", config.gpus.emulate, ("auto", "always", "never")),
         ("log_level", config.log_level, ("error", "info", "debug")),
     ):
         if value not in words:
             raise ConfigError(f"{path}: {name}: one of {', '.join(words)}, got {value!r}")
+    for pattern in config.devices:
+        if not pattern.startswith("/dev/"):
+            raise ConfigError(f"{path}: devices: a path or pattern below /dev, got {pattern!r}")
     if not (
         config.token_file or config.join_token_file or os.path.exists(os.path.join(config.state_dir, "token"))
     ):

@@ -1,11 +1,11 @@
 """How a unit's processes are kept together, so that all of them can be found, killed and proved gone.
 
-Comes in: a `Box` of the plan. Goes out: a `Containment` with one contract. Called by: shepherd, mop, the daemon (at
-its start: which kind this node offers, and what is left of units that it does not know).
+Comes in: folders and marks of the plan's `Box`. Goes out: a `Containment` with one contract. Called by: boxes (opens
+one for shepherd and mop), supervisor (what this node offers, and what is left of units that the agent does not know).
 
-`cgroup2`: the unit is a control group; nothing without root can leave it. `process-tree`: the shepherd is the
-subreaper of all that its ranks leave behind, so that "no child left" is the proof; when the shepherd was killed,
-its processes are found by GANGLINE_UNIT in their environment, by the groups of the ranks, and by descent.
+`systemd`: see scope. `cgroup2`: the unit is a control group; nothing without root can leave it. `process-tree`: the
+shepherd is the subreaper of all that its ranks leave behind, so that "no child left" is the proof; when the shepherd
+was killed, its processes are found by GANGLINE_UNIT in their environment, by the groups of the ranks, and by descent.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import os
 import signal
 from typing import Protocol
 
-from orchestrator.agent import procfs
-from orchestrator.agent.plan import Box
+from orchestrator.agent import hierarchies, procfs
 from orchestrator.agent.procfs import Traces
 from orchestrator.model.ids import AttemptId, parse_unit
 
@@ -44,6 +43,9 @@ class Containment(Protocol):
 
     def remove(self) -> bool:
         """Take it away; False while something is inside."""
+
+    def starved(self) -> bool:
+        """Whether the kernel has killed one inside because the unit reached its bound of memory."""
 
 
 class CgroupBox:
@@ -94,6 +96,10 @@ class CgroupBox:
             return self._remove_nested()
         return True
 
+    def starved(self) -> bool:
+        """It has no bound."""
+        return False
+
     def _remove_nested(self) -> bool:
         """Groups that the job made inside its own hold the folder although nothing lives there."""
         if self.members():
@@ -138,35 +144,18 @@ class TreeBox:
         """For the shepherd, which is the subreaper, having no child is the proof, and it asks that before this."""
         return True if self._shepherd else not self.members()
 
-
-def open_box(box: Box, mark: str, traces: Traces | None = None, *, shepherd: int = 0) -> Containment:
-    """The containment that `box` names, for a living shepherd or by the traces of a dead one."""
-    if box.kind == "cgroup2":
-        return CgroupBox(box.path, box.home)
-    return TreeBox(mark, traces or Traces(), shepherd)
+    def starved(self) -> bool:
+        """It has no bound."""
+        return False
 
 
 # --- what this node offers -------------------------------------------------------------------------------------
 
 
-def mount_point() -> str:
-    """Where control groups of version 2 are mounted, or empty."""
-    with open("/proc/self/mountinfo", encoding="utf-8") as file:
-        for line in file:
-            head, _, tail = line.partition(" - ")
-            if tail.split(" ", 1)[0] == "cgroup2":
-                return head.split(" ")[4].replace("\\040", " ")
-    return ""
-
-
 def own_group() -> str:
     """The folder of the control group (version 2) that this process is in, or empty."""
-    mount = mount_point()
-    with open("/proc/self/cgroup", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("0::"):
-                return os.path.join(mount, line[3:].strip().lstrip("/")) if mount else ""
-    return ""
+    group = hierarchies.groups_of("self").get(hierarchies.UNIFIED, "")
+    return hierarchies.folder_of(hierarchies.UNIFIED, group) if group else ""
 
 
 def find_base(place: str) -> str:

@@ -12,7 +12,7 @@ import socket
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.agent import containment, layout, log, worker
+from orchestrator.agent import device_nodes, log, supervisor, worker
 from orchestrator.agent.attempts import Attempts, Wish
 from orchestrator.agent.board import Board
 from orchestrator.agent.channel import Channel, Endpoint, parse_url
@@ -54,7 +54,9 @@ class Daemon:
         history = History(config.state_dir, config.keep_s, config.keep_attempts, self.clock)
         self.journal = Journal(config.state_dir, history)
         self.found = discover(config.gpus)
-        self.place = layout.place_of(config.node, config.state_dir)
+        self.supervisor = supervisor.choose(config)
+        self.supervisor.adopt_nursery(starter.pid)
+        starter.forked = self.supervisor.adopt_nursery
         self.context = self._context()
         self.facts = self._measure()
         self.lease_end_us = 0
@@ -87,19 +89,16 @@ class Daemon:
         return os.path.join(self.config.state_dir, "token")
 
     def _context(self) -> NodeContext:
-        base = "" if self.config.supervisor == "process-tree" else containment.find_base(self.place)
-        if self.config.supervisor == "cgroup2" and not base:
-            log.error(
-                "supervisor cgroup2 was asked for and no control group can be made here; process-tree is used"
-            )
         return NodeContext(
             node=self.config.node,
-            place=self.place,
+            place=self.supervisor.place,
             state_dir=self.config.state_dir,
             notices=os.path.join(self.config.state_dir, "notices"),
-            supervisor="cgroup2" if base else "process-tree",
-            box_base=base,
-            box_home=containment.own_group() if base else "",
+            supervisor=self.supervisor.kind,
+            box_base=self.supervisor.base,
+            box_home=self.supervisor.home,
+            box_suffix=self.supervisor.suffix,
+            devices=self.config.devices,
             lease=os.path.join(self.config.state_dir, "lease"),
             gpus=tuple(_gpu(each) for each in self.found),
             run_as_self=self.config.run_as_self or os.geteuid() != 0,
@@ -111,7 +110,8 @@ class Daemon:
     def _measure(self) -> NodeFacts:
         return node_facts(
             self.found,
-            supervisor=self.context.supervisor,
+            supervisor=self.supervisor.kind,
+            unenforced=self.supervisor.unenforced,
             run_as_self=self.context.run_as_self,
             cores=self.config.cores,
             memory=self.config.memory,
@@ -133,7 +133,7 @@ class Daemon:
         self.starter.close()
         self.starter.wait()
         self.journal.close()
-        containment.drop_base(self.context.box_base)
+        self.supervisor.drop()
 
     def _round(self) -> None:
         if self._token:
@@ -169,14 +169,14 @@ class Daemon:
             self.attempts.reports.noticed(line[1:], hurry=line[:1] == "!")
 
     def _adopt_orphans(self) -> None:
-        for attempt in containment.units_on_node(self.context.box_base, self.place):
+        for attempt in self.supervisor.units():
             self.attempts.adopt_orphan(attempt)
 
     def _look(self) -> None:
         self.attempts.reports.look_at_all()
         self.attempts.keepers.watch()
         for unit in self.attempts.orphans():
-            if unit.attempt not in containment.units_on_node(self.context.box_base, self.place):
+            if unit.attempt not in self.supervisor.units():
                 self.attempts.keepers.mop(unit)  # it ended by itself: prove it and report it
         self.starter.reap()
         self.loop.after("look", LOOK_S, self._look)
@@ -288,7 +288,9 @@ class Daemon:
 
 
 def _gpu(found: Found) -> Gpu:
-    return Gpu(found.device.slot, found.ordinal, found.device.uuid, found.device.emulated)
+    device = found.device
+    minor = -1 if device.emulated else device_nodes.minor_of(device.pci)
+    return Gpu(device.slot, found.ordinal, device.uuid, device.emulated, minor)
 
 
 def _drain(sock: socket.socket) -> None:

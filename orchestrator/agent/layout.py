@@ -13,6 +13,7 @@ import zlib
 
 from orchestrator.model.ids import AttemptId
 
+INSTALLED = "/var/lib/gangline-agent"  # the state folder of an installed agent
 PASSABLE = 0o711  # mode of folders above those that belong to users
 USERS_UMASK = 0o022  # of a job's processes and of what is made in its name
 
@@ -38,6 +39,13 @@ def log_path(directory: str, rank: int) -> str:
 def place_of(node: str, state_dir: str) -> str:
     """What tells units of several agents on one machine apart: the node's name and a sum of the state folder."""
     return f"{node}.{zlib.crc32(os.path.realpath(state_dir).encode()):08x}"
+
+
+def unit_suffix(state_dir: str) -> str:
+    """What follows the attempt in the name of a systemd unit: nothing for the machine's own agent, and what tells its
+    units apart for any other, since a machine has each name once."""
+    real = os.path.realpath(state_dir)
+    return "" if real == os.path.realpath(INSTALLED) else f".{zlib.crc32(real.encode()):08x}"
 
 
 def marker(attempt: AttemptId, place: str) -> str:

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 
 from orchestrator.agent import layout
-from orchestrator.agent.containment import open_box
+from orchestrator.agent.boxes import open_box
 from orchestrator.agent.gate import Gate
 from orchestrator.agent.plan import Plan
 from orchestrator.agent.procfs import Traces
@@ -64,7 +64,7 @@ class _Past:
 
 
 def _clean(plan: Plan, directory: str, status: StatusWriter, past: _Past, clock: Clock) -> None:
-    box = open_box(plan.box, plan.marker, past.traces())
+    box = open_box(plan, past.traces())
     found = len(box.members())
     if any(record["do"] == "run" for record in past.workers()):
         why = _why(directory, past.same_boot())

@@ -58,11 +58,19 @@ class Outcome:
         result = _result(record)
         self._results.append(result)
         self._tail = record["tail"]
-        return self._event(record, EventKind.RANK_FAILED, results=(result,), tail=self._tail)
+        self._error = record.get("error", self._error)
+        return self._event(
+            record, EventKind.RANK_FAILED, results=(result,), tail=self._tail, error=self._error
+        )
 
     def _on_fenced(self, _: Record) -> None:
         self._cause = "fenced"
         self._error = "out of contact with the controller until the lease ran out"
+
+    def _on_stopped(self, record: Record) -> None:
+        """By systemd: if its shepherd was killed in the end, this is still why."""
+        self._cause, self._error = "node_failed", record["error"]
+        self._known_loss = self._known_loss or record["error"]
 
     def _on_lost(self, record: Record) -> None:
         self._cause, self._error = "node_failed", self._known_loss or record["error"]

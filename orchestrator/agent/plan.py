@@ -18,13 +18,27 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What a unit may use. `memory` in bytes, 0 for no bound; `cores` 0 for the usual share; `minors` are the numbers
+    of its GPUs' nodes /dev/nvidiaN, `devices` patterns of further nodes; `stop_s` is the job's own grace."""
+
+    memory: int = 0
+    cores: int = 0
+    minors: tuple[int, ...] = ()
+    devices: tuple[str, ...] = ()
+    stop_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Box:
-    """How the unit is kept together: `kind` is `cgroup2` (with the group's `path`, and `home`, the shepherd's own
-    group) or `process-tree`."""
+    """How the unit is kept together: `kind` is `systemd` (the scope `unit` with its `limits`, its group at `path`),
+    `cgroup2` (with the group's `path`, and `home`, the shepherd's own group) or `process-tree`."""
 
     kind: str
     path: str = ""
     home: str = ""
+    unit: str = ""
+    limits: Limits = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +49,7 @@ class Gpu:
     ordinal: int
     uuid: str = ""
     emulated: bool = False
+    minor: int = -1  # of its node /dev/nvidiaN
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +63,8 @@ class NodeContext:
     supervisor: str
     box_base: str = ""
     box_home: str = ""
+    box_suffix: str = ""  # of the names of systemd's units
+    devices: tuple[str, ...] = ()  # patterns of nodes that every job may open, besides the usual ones
     lease: str = ""
     gpus: tuple[Gpu, ...] = ()
     run_as_self: bool = False
@@ -99,7 +116,7 @@ def build(attempt: AttemptId, launch: Launch, context: NodeContext) -> Plan:
         attempt=attempt,
         marker=mark,
         notices=context.notices,
-        box=_box(attempt, context),
+        box=_box(attempt, context, _limits(launch, context, mine)),
         owner=launch.owner,
         argv=launch.job.command,
         ranks=tuple(_rank_plan(attempt, launch, context, local) for local in range(count)),
@@ -163,7 +180,15 @@ def _broken_text(launch: Launch) -> str:
     return f"{bad[0]!r} can't be the name of a variable" if bad else ""
 
 
-def _box(attempt: AttemptId, context: NodeContext) -> Box:
+def _limits(launch: Launch, context: NodeContext, mine: list[Gpu]) -> Limits:
+    minors = tuple(gpu.minor for gpu in mine if gpu.minor >= 0)
+    return Limits(launch.memory, launch.cores, minors, context.devices, launch.job.stop.grace_s)
+
+
+def _box(attempt: AttemptId, context: NodeContext, limits: Limits = Limits()) -> Box:
+    if context.supervisor == "systemd":
+        unit = f"{attempt.unit}{context.box_suffix}.scope"
+        return Box("systemd", os.path.join(context.box_base, unit), unit=unit, limits=limits)
     if not context.box_base:
         return Box("process-tree")
     return Box("cgroup2", os.path.join(context.box_base, attempt.unit), context.box_home)

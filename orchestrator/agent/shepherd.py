@@ -14,10 +14,12 @@ import os
 import signal
 
 from orchestrator.agent import layout
-from orchestrator.agent.containment import Containment, open_box
+from orchestrator.agent.boxes import open_box
+from orchestrator.agent.containment import Containment
 from orchestrator.agent.gate import Gate
 from orchestrator.agent.identity import Problem
 from orchestrator.agent.plan import Plan
+from orchestrator.agent.properties import STOP_SIGNAL
 from orchestrator.agent.setup import prepare, undo
 from orchestrator.agent.spawn import Rank, start_all
 from orchestrator.agent.status import StatusWriter, claim
@@ -29,13 +31,16 @@ from orchestrator.model.protocol import EndOrder
 
 TAIL_BYTES = 4096
 ORDER_SIGNAL = signal.SIGUSR1  # "read the order file"; blocked from before the fork, so none is missed
-_WATCHED = (signal.SIGCHLD, ORDER_SIGNAL)
+_WATCHED = (signal.SIGCHLD, ORDER_SIGNAL, STOP_SIGNAL)
+_MANAGER = 1  # the process whose STOP_SIGNAL counts
 _LEASE_LOOK_S = 1.0  # the least time between two looks at the lease file
 
 
 def run(directory: str, clock: Clock) -> None:
     """The whole life of one unit; returns when it is proved gone, or at once if another worker has claimed it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    while signal.sigtimedwait((STOP_SIGNAL,), 0):
+        pass  # it was meant for an earlier attempt of this process
     become_subreaper()
     plan = read_plan(directory)
     path = os.path.join(directory, layout.STATUS)
@@ -63,7 +68,7 @@ class Shepherd:
         self.directory = directory
         self.status = status
         self.clock = clock
-        self.box: Containment = open_box(plan.box, plan.marker, shepherd=os.getpid())
+        self.box: Containment = open_box(plan, shepherd=os.getpid())
         self.gate = Gate(self.box, directory, plan.gpu_uuids, plan.stuck_s, status, clock)
         self.ranks: list[Rank] = []
         self.live: dict[int, Rank] = {}
@@ -122,11 +127,10 @@ class Shepherd:
     def wait(self) -> None:
         """Sleep until a signal, or until the next deadline."""
         due = min((at for at in (self.kill_us, self.lease_us, self.gate.retry_us) if at), default=0)
-        if not due:
-            signal.sigwaitinfo(_WATCHED)
-            return
         pause = max(0, due - self.clock.monotonic_us()) / SECOND
-        signal.sigtimedwait(_WATCHED, pause)
+        heard = signal.sigtimedwait(_WATCHED, pause) if due else signal.sigwaitinfo(_WATCHED)
+        if heard is not None and heard.si_signo == STOP_SIGNAL and heard.si_pid == _MANAGER:
+            self.stopped()
 
     # --- what happens by itself ------------------------------------------------------------------------------------
 
@@ -150,11 +154,33 @@ class Shepherd:
         result = {"rank": rank.rank, "code": max(code, 0), "signal": max(-code, 0), "t": self.clock.now_us()}
         if code and not self.failed and self.ordered is None:
             self.failed = True
-            self.status.add({"k": "failed", **result, "tail": tail(rank.output)}, durable=True)
+            why = (
+                {"error": self.out_of_memory(rank)} if code == -signal.SIGKILL and self.box.starved() else {}
+            )
+            self.status.add({"k": "failed", **result, **why, "tail": tail(rank.output)}, durable=True)
             self.send("SIGTERM", "all")
             self.kill_by(self.plan.failure_grace_s)
         else:
             self.status.add({"k": "exit", **result}, hurry=False)
+
+    def out_of_memory(self, rank: Rank) -> str:
+        """For people."""
+        gib = self.plan.box.limits.memory / (1 << 30)
+        return (
+            f"rank {rank.rank} was killed because the job's processes on this node used more than their {gib:.2f} GiB "
+            "of memory: ask for more with per_node.memory"
+        )
+
+    def stopped(self) -> None:
+        """systemd wants the unit's end: the job gets its own stop signal and grace, within which systemd waits."""
+        if self.ordered is not None or not self.live:
+            return
+        why = f"systemd stopped its unit {self.plan.box.unit} (by systemctl stop, or a shutdown of the node)"
+        self.status.add({"k": "stopped", "error": why, "t": self.clock.now_us()}, durable=True)
+        stop = self.plan.stop
+        self.ordered = EndOrder(why, stop.signal, stop.to, stop.grace_s)
+        self.send(stop.signal, stop.to)
+        self.kill_by(stop.grace_s)
 
     def mind_lease(self) -> None:
         """A job that chose to be fenced ends by itself when the agent no longer extends the lease.

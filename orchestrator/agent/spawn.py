@@ -81,11 +81,12 @@ def _inside(box: Containment) -> Iterator[None]:
 
 
 def _raise_limits() -> None:
-    """Pinned memory has no bound for RDMA and CUDA; without root the bound stays."""
-    try:
-        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    except (ValueError, OSError):
-        pass
+    """Pinned memory has no bound for RDMA and CUDA; without CAP_SYS_RESOURCE it is what the agent itself may have."""
+    hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    for limit in (resource.RLIM_INFINITY, hard):
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (limit, limit))
+            return
 
 
 def _open_own_log(directory: str, rank: int) -> int:

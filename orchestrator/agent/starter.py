@@ -36,6 +36,7 @@ class Starter:
 
     def __init__(self) -> None:
         self._sock, self.pid = _fork_nursery()
+        self.forked: Callable[[int], None] = lambda _pid: None  # called with each further nursery
         self._loop: Loop | None = None
         self._next_id = 1
         self._queue: deque[tuple[int, _Asked]] = deque()
@@ -113,6 +114,7 @@ class Starter:
         self.close()
         _reap(self.pid)
         self._sock, self.pid = _fork_nursery()
+        self.forked(self.pid)
         self._loop.watch(self._sock.fileno(), READ, self._ready)
         lost, self._asked = self._asked, {}
         for asked in lost.values():

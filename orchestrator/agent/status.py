@@ -2,7 +2,7 @@
 
 Comes in: records. Goes out: lines in a file, short lines in the agent's notice pipe. Called by: workers (write),
 the daemon (reads). Record kinds, by key `k`: `worker`, `refused`, `prepared`, `ranks`, `exit`, `failed`, `fenced`,
-`lost`, `stuck`, `ended`.
+`stopped`, `lost`, `stuck`, `ended`.
 """
 
 from __future__ import annotations

@@ -200,8 +200,11 @@ def _gpus() -> Iterator[Check]:
 
 
 def _containment() -> Iterator[Check]:
-    from orchestrator.agent import containment
+    from orchestrator.agent import containment, systemd
 
+    if os.geteuid() == 0 and systemd.is_manager():
+        yield _units()
+        return
     base = containment.find_base(f"doctor-{os.getpid()}")
     if base:
         Path(base).rmdir()
@@ -213,6 +216,21 @@ def _containment() -> Iterator[Check]:
             "no control group can be made here: process-tree",
             "run agents as root or under systemd with Delegate=yes, so that no process of a job can hide",
         )
+
+
+def _units() -> Check:
+    """A unit of systemd is made for a moment and looked at."""
+    from orchestrator.agent import scope
+
+    try:
+        _, missing = scope.probe()
+    except OSError as error:
+        what = f"systemd makes no unit for jobs: {error.strerror or error}"
+        return Check("containment", WARN, what, "jobs run in control groups instead, without limits")
+    if missing:
+        what = f"systemd, but nothing holds jobs to their {', '.join(missing)} here"
+        return Check("containment", WARN, what, "is this a container that sees its control groups read-only?")
+    return Check("containment", OK, "systemd: one unit for each attempt, limits have force")
 
 
 def _limits() -> Iterator[Check]:

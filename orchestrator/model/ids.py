@@ -1,6 +1,6 @@
 """How things are numbered: jobs, attempts, units.
 
-Comes in: integers. Goes out: the text forms of DESIGN's ids (`1234/2`, `gangline-1234-2.service`) and back.
+Comes in: integers. Goes out: the text forms of DESIGN's ids (`1234/2`, `gangline-1234-2`) and back.
 Called by: every room that prints or parses an id.
 """
 

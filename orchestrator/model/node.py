@@ -40,6 +40,9 @@ class NodeFacts:
     run_as: str = ""
     can_switch_user: bool = False
     supervisor: str = ""  # systemd, cgroup2 or process-tree: how units are kept together
+    unenforced: tuple[
+        str, ...
+    ] = ()  # limits of an allocation that nothing holds here: cores, devices, memory, tasks
 
 
 @dataclass(frozen=True, slots=True)

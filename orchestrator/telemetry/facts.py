@@ -16,7 +16,13 @@ from orchestrator.telemetry.devices import Found
 
 
 def node_facts(
-    found: Sequence[Found], *, supervisor: str, run_as_self: bool, cores: int = 0, memory: int = 0
+    found: Sequence[Found],
+    *,
+    supervisor: str,
+    run_as_self: bool,
+    unenforced: tuple[str, ...] = (),
+    cores: int = 0,
+    memory: int = 0,
 ) -> NodeFacts:
     """What this node is now; `cores` and `memory` (bytes) other than 0 stand for what is measured."""
     return NodeFacts(
@@ -30,4 +36,5 @@ def node_facts(
         run_as=host.user_name(),
         can_switch_user=os.geteuid() == 0 and not run_as_self,
         supervisor=supervisor,
+        unenforced=unenforced,
     )

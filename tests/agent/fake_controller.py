@@ -37,8 +37,15 @@ class FakeController:
     """One server on a port of its own, in a thread. All state is read and written under one lock."""
 
     def __init__(
-        self, *, lease_s: int = 60, poll_s: int = 30, port: int = 0, tls: ssl.SSLContext | None = None
+        self,
+        *,
+        lease_s: int = 60,
+        poll_s: int = 30,
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
+        self._host = host
         self._tls = tls
         self.node_token = "node-token"
         self.lease_s, self.poll_s, self.epoch = lease_s, poll_s, 1
@@ -69,7 +76,7 @@ class FakeController:
 
     @property
     def url(self) -> str:
-        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}"
+        return f"{'https' if self._tls else 'http'}://{self._host}:{self._port}"
 
     @property
     def port(self) -> int:
@@ -144,7 +151,7 @@ class FakeController:
     def _serve(self, started: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
         self._server = self._loop.run_until_complete(
-            asyncio.start_server(self._client, "127.0.0.1", self._port, ssl=self._tls)
+            asyncio.start_server(self._client, self._host, self._port, ssl=self._tls)
         )
         self._port = self._server.sockets[0].getsockname()[1]
         started.set()

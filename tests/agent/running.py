@@ -17,7 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchestrator.agent import containment, layout, procfs
+import pytest
+
+from orchestrator.agent import containment, layout, procfs, systemd
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, LaunchKind, Owner, Request
 from orchestrator.model.protocol import GangPart, Launch
@@ -25,6 +27,10 @@ from tests.agent.fake_controller import JOIN_TOKEN, FakeController
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 20.0
+# All that this machine can have: the same tests hold each to one contract. Where systemd is not process 1, a test of
+# the tier `testbed` runs them on a host where it is.
+SUPERVISORS = ["process-tree", pytest.param("cgroup2", marks=pytest.mark.needs("root"))]
+SUPERVISORS += ["systemd"] if systemd.is_manager() and os.geteuid() == 0 else []
 PYCACHE = os.path.join(
     tempfile.gettempdir(), f"gangline-tests-pycache-{os.getuid()}"
 )  # an installed agent has its own

@@ -15,9 +15,10 @@ import pytest
 
 from orchestrator.agent import procfs
 from orchestrator.model.ids import AttemptId
+from orchestrator.model.job import Owner
 from orchestrator.model.protocol import EventKind
 from tests.agent.fake_controller import FakeController
-from tests.agent.running import RunningAgent, launch_of
+from tests.agent.running import RunningAgent, launch_of, me
 
 pytestmark = pytest.mark.bench
 say = print
@@ -44,9 +45,9 @@ def test_rate(tmp_path: Path, controller: FakeController, supervisor: str, depth
     try:
         controller.wait(lambda: controller._told, "contact")
         contact_ms = (time.perf_counter() - began) * 1e3
-        _flow(controller, range(1, 51), depth)  # everything is warm after these
+        flow(controller, "n1", range(1, 51), depth)  # everything is warm after these
         before, began = _processor_ms(agent), time.perf_counter()
-        _flow(controller, range(51, 51 + ATTEMPTS), depth)
+        flow(controller, "n1", range(51, 51 + ATTEMPTS), depth)
         seconds = time.perf_counter() - began
         used = {
             name: (value - before.get(name, 0)) / ATTEMPTS for name, value in _processor_ms(agent).items()
@@ -62,11 +63,16 @@ def test_rate(tmp_path: Path, controller: FakeController, supervisor: str, depth
         agent.close()
 
 
-def _flow(controller: FakeController, jobs: range, depth: int) -> None:
-    """Keep `depth` attempts in flight until all have ended."""
-    launch, todo, seen, left = launch_of("/bin/true"), iter(jobs), len(controller.events), len(jobs)
+def flow(controller: FakeController, node: str, jobs: range, depth: int, owner: Owner | None = None) -> None:
+    """Keep `depth` attempts of `true` in flight until all have ended."""
+    launch, todo, seen, left = (
+        launch_of("/bin/true", node=node, owner=owner or me()),
+        iter(jobs),
+        len(controller.events),
+        len(jobs),
+    )
     for job in itertools.islice(todo, depth):
-        controller.run("n1", AttemptId(job, 1), launch)
+        controller.run(node, AttemptId(job, 1), launch)
     while left:
         known = seen
         controller.wait(lambda: len(controller.events) > known, "events")  # noqa: B023
@@ -75,7 +81,7 @@ def _flow(controller: FakeController, jobs: range, depth: int) -> None:
         for _ in [event for event in new if event.kind is EventKind.ENDED]:
             left -= 1
             for another in itertools.islice(todo, 1):
-                controller.run("n1", AttemptId(another, 1), launch)
+                controller.run(node, AttemptId(another, 1), launch)
 
 
 def _workers(agent: RunningAgent) -> dict[str, list[int]]:

@@ -13,15 +13,13 @@ from orchestrator.agent import procfs
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.protocol import Desired, EndOrder, EventKind, Phase
 from tests.agent.fake_controller import FakeController
-from tests.agent.running import RunningAgent, alive, kill, shell, until
+from tests.agent.running import SUPERVISORS, RunningAgent, alive, kill, shell, until
 
 pytestmark = pytest.mark.system
 ATTEMPTS = 60
 
 
-@pytest.mark.parametrize(
-    "supervisor", ["process-tree", pytest.param("cgroup2", marks=pytest.mark.needs("root"))]
-)
+@pytest.mark.parametrize("supervisor", SUPERVISORS)
 def test_every_attempt_starts_at_most_once_and_ends_exactly_once(tmp_path: Path, supervisor: str) -> None:
     dice = random.Random(7)
     controller = FakeController()

@@ -16,11 +16,10 @@ from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import OnLost
 from orchestrator.model.protocol import Desired, EndOrder, EventKind, Phase, ReadRequest
 from tests.agent.fake_controller import FakeController
-from tests.agent.running import RunningAgent, alive, launch_of, shell, until
+from tests.agent.running import SUPERVISORS, RunningAgent, alive, launch_of, shell, until
 
 pytestmark = pytest.mark.system
 FIRST = AttemptId(1, 1)
-SUPERVISORS = ["process-tree", pytest.param("cgroup2", marks=pytest.mark.needs("root"))]
 AGENT_POINTS = sorted(name for name in NAMES if name.startswith("agent."))
 SHEPHERD_POINTS = sorted(name for name in NAMES if name.startswith("shepherd."))
 START_ONCE = 'echo "$$" >> "$MARK"; '
