@@ -54,6 +54,10 @@ FOLDERS = (  # mode: configuration and code for all to read; the agent's state i
     (AGENT_STATE, "0711"),
 )
 
+LOGIN_FILE = "/etc/systemd/logind.conf.d/gangline.conf"
+LOGIN_UNIT = "systemd-logind.service"
+LOGIN = "[Login]\nRemoveIPC=no\n"  # else the shared memory of a job goes when its user logs out of the node
+
 MADE = "# Written by Gangline from the cluster's file; `gangline apply` undoes changes made here.\n"
 
 MEMLOCK = "* - memlock unlimited\nroot - memlock unlimited\n"  # pinned memory of GPUs and RDMA needs it
@@ -130,6 +134,7 @@ def _base(site: Site, identity: Identity) -> Iterator[Item]:
     yield from _packages(site)
     yield from _sysctls(site)
     yield _file(LIMITS_FILE, MADE + MEMLOCK)
+    yield _file(LOGIN_FILE, MADE + LOGIN, restarts=(LOGIN_UNIT,))
     yield from _time_sync(site)
     if identity.source is IdentitySource.PUSHED:
         yield from (_user(user) for user in identity.users)
