@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.controller import commands
+from orchestrator.ledger import events
 from orchestrator.model.clock import SECOND
 from orchestrator.model.errors import NotFound
 from orchestrator.model.ids import AttemptId
@@ -541,3 +542,21 @@ def test_a_gang_is_taken_back_beside_who_has_the_devices_of_its_ended_half(tmp_p
     assert world.do(commands.Recover("user:root")).recovered == ("50/1",)
     assert world.state.nodes["p-1"].holders == {0: AttemptId(other, 1)}
     assert world.state.nodes["p-2"].holders == {0: attempt}
+
+
+def test_a_restored_ledger_takes_no_uncommitted_gang_for_unstarted(tmp_path: Path) -> None:
+    """It may have been committed after the backup, and run: silence proves nothing of it."""
+    world = small(tmp_path, nodes=2)
+    job_id = world.submit(job(nodes=2))
+    world.beat("p-1")
+    attempt = world.state.jobs[job_id].attempt
+    assert attempt is not None
+    assert not attempt.committed_us
+    writer = world.core._desk.writer
+    writer.record(events.LedgerRestored(world.state.next_job + 1000, 5), "ledger")
+    writer.commit()
+    silence(world, "p-2", 3 * LEASE_S)
+    assert str(world.view.nodes["p-2"].contact) == "unreachable"
+    attempt = world.state.jobs[job_id].attempt
+    assert attempt is not None, "the gang was given up although it may run"
+    assert [str(part.state) for part in attempt.parts].count("ended") == 0
