@@ -45,6 +45,13 @@ _limit = click.option(
     metavar="HOSTS",
     help="Only these hosts, as in h100-[01-04]; others stay as they are.",
 )
+_host_keys = click.option(
+    "--accept-host-key",
+    "host_keys",
+    multiple=True,
+    metavar="HOST",
+    help="Believe the SSH key that this host shows now, and record it; once for each host.",
+)
 _yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
@@ -72,10 +79,11 @@ _yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--no-look", is_flag=True, help="Do not look at hosts: they count as being what was recorded.")
 @_limit
 @_consent
+@_host_keys
 @options.output("text", "json", "markdown")
 @options.controller
 def plan(
-    file: str, out: str | None, detailed_exitcode: bool, no_look: bool, limit: str, consents: tuple[str, ...]
+    file: str, out: str | None, detailed_exitcode: bool, no_look: bool, limit: str, **choices: tuple[str, ...]
 ) -> int:
     """Show what `apply` would change; change nothing.
 
@@ -84,7 +92,7 @@ def plan(
     """
     from orchestrator.cli.changing import look
 
-    found = look(file, client_or_none(file), see=not no_look, limit=limit, consents=consents)
+    found = look(file, client_or_none(file), see=not no_look, limit=limit, **choices)
     if out:
         Path(out).write_text(json.dumps(as_document(found.plan), indent=1) + "\n")
         note(f"saved: {out}")
@@ -144,14 +152,13 @@ def client_or_none(file: str) -> Client | None:
     ],
 )
 @click.argument("file", metavar="FILE")
-@click.option(
-    "--plan", "saved", type=click.Path(exists=True, dir_okay=False), metavar="PLAN", help="A saved plan."
-)
+@click.option("--plan", "saved", type=click.Path(dir_okay=False), metavar="PLAN", help="A saved plan.")
 @_limit
 @_consent
+@_host_keys
 @_yes
 @options.controller
-def apply(file: str, saved: str | None, limit: str, consents: tuple[str, ...], yes: bool) -> int:
+def apply(file: str, saved: str | None, limit: str, yes: bool, **choices: tuple[str, ...]) -> int:
     """Make the cluster what its file says.
 
     Every step is in the controller's journal before and after; a killed apply is run again and goes on. The first batch
@@ -166,7 +173,7 @@ def apply(file: str, saved: str | None, limit: str, consents: tuple[str, ...], y
             "no controller of this cluster is known here",
             "`gangline up` starts one on this machine; for one elsewhere set GANGLINE_SERVER and GANGLINE_TOKEN",
         )
-    found = look(file, client, limit=limit, consents=consents)
+    found = look(file, client, limit=limit, **choices)
     if saved:
         _check_saved(saved, found.plan)
     return carry_out(found, client, file, yes=yes)
@@ -342,7 +349,6 @@ def _brief(text: str) -> str:
     "render",
     examples=[
         Example("gangline render cluster.yaml --out atlas.rendered", "what Ansible runs on"),
-        Example("cd atlas.rendered && ansible-playbook site.yml --check --limit h100-07", "by hand"),
     ],
 )
 @click.argument("file", metavar="FILE")
@@ -352,6 +358,7 @@ def _brief(text: str) -> str:
 def render(file: str, out: str) -> None:
     """Write the folder on which `ansible-playbook` makes hosts what the file says.
 
+    By hand, in that folder: ansible-playbook site.yml --check --limit HOST.
     Needs no controller and no host. The same file gives the same bytes. Secrets are not written: a host that is not yet
     let in needs a join token, given as `-e @FILE`.
     """

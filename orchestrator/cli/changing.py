@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from orchestrator.cli import paths
+from orchestrator.cli.session import note
 from orchestrator.model.clock import SystemClock
 from orchestrator.model.errors import InputError
 from orchestrator.model.host import PoolDesired
@@ -340,11 +341,9 @@ def read(file: str) -> ClusterSpec:
     return loaded.cluster
 
 
-def look(
-    file: str, client: Client | None, *, see: bool = True, limit: str = "", consents: Sequence[str] = ()
-) -> Look:
-    """Look at everything and plan. `see` False: hosts are not looked at."""
-    return look_at(read(file), client, see=see, limit=limit, consents=consents)
+def look(file: str, client: Client | None, **how: Any) -> Look:
+    """Look at everything and plan; `how` as in `look_at`."""
+    return look_at(read(file), client, **how)
 
 
 def look_without_nodes(file: str, client: Client) -> Look:
@@ -362,8 +361,9 @@ def look_at(
     limit: str = "",
     consents: Sequence[str] = (),
     full: bool = False,
+    host_keys: Sequence[str] = (),
 ) -> Look:
-    """The same for a spec that was read already."""
+    """The same for a spec that was read already. `host_keys`: hosts whose present key is to be believed."""
     from orchestrator import catalog
     from orchestrator.planning.plan import plan
     from orchestrator.planning.world import Choices, Observed
@@ -372,6 +372,10 @@ def look_at(
     means = means_of(spec, state)
     recorded = recorded_of(client)
     only = chosen_hosts(spec, limit)
+    for accepted in (
+        hosts_for(spec, state, means, means.by_pool).accept_host_keys(host_keys) if host_keys else ()
+    ):
+        note(f"{accepted.host}: its key is {accepted.now} from now on; before: {accepted.before or 'none'}")
     sights = _sights(spec, state, means, recorded, only) if see else ()
     made = plan(
         spec,

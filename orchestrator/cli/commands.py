@@ -36,7 +36,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "destroy": _at(
             "change_cmd",
             "destroy",
-            "Let all hosts of a cluster go: drain them, stop their agents, forget them.",
+            "Let all hosts of a cluster go; their data stays.",
         ),
         "up": _at("local_cmd", "up", "Bring a cluster up: controller, nodes, ready."),
         "down": _at("local_cmd", "down", "Stop this machine's controller and agents; delete nothing."),

@@ -223,7 +223,7 @@ def test_a_down_that_is_killed_can_be_run_again(lab: Lab, step: str) -> None:
         (
             FAR,
             2,
-            "`gangline apply`",
+            "acts on local and metal sites only so far",
         ),
     ],
 )

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 from orchestrator.model.apply import HostResult
 from orchestrator.model.clock import SECOND, Clock
 from orchestrator.model.cluster import ClusterSpec, Pool, SiteKind
+from orchestrator.model.errors import InputError
 from orchestrator.model.host import Desired, PoolDesired, Sight, Step
 from orchestrator.planning.desired import AGENT_UNIT
 from orchestrator.provision.applying import Seen
-from orchestrator.provision.metal import ansible, archive, check, render, ssh
-from orchestrator.provision.metal.channel import Channel, Ran, Way
+from orchestrator.provision.metal import ansible, archive, check, probe, render, ssh
+from orchestrator.provision.metal.channel import Channel, Ran
 from orchestrator.provision.metal.diagnosis import Unreached
 
 REBOOT_S = 300  # for a host to be back after a reboot: servers with much memory take minutes
@@ -95,16 +96,30 @@ class MetalHosts:
         return [*failed.values(), *await check.check(targets, channel, self._clock)]
 
     async def _meet(self, channel: Channel, names: list[str]) -> dict[str, check.Checked]:
-        """Record the keys of hosts that have none; what could not be reached."""
+        """Record the keys of hosts that have none, and see whether they can be used at all; those that can't."""
         known = channel.access.known_hosts
         strangers = [name for name in names if not known.keys(name)]
-        met = await channel.run_on(strangers, ["true"], way=Way(first=True))
-        now_us = self._clock.now_us()
-        return {
-            name: check.Checked(Sight(name, answer.step, answer.message, answer.hint, seen_us=now_us))
-            for name, answer in met.items()
-            if isinstance(answer, Unreached)
-        }
+        met = await probe.probe(channel, strangers, first=True)
+        return {sight.host: check.Checked(sight) for sight in met if sight.reached is not Step.DONE}
+
+    def accept_host_keys(self, names: Iterable[str]) -> list[probe.Accepted]:
+        """Record the keys that these hosts show now in place of what was recorded; InputError for an unknown host."""
+        return _run(self._accept_keys(list(names)))
+
+    async def _accept_keys(self, names: list[str]) -> list[probe.Accepted]:
+        return [
+            await probe.accept_host_key(Channel(self._access[self._site_of(name)], self._clock), name)
+            for name in names
+        ]
+
+    def _site_of(self, name: str) -> str:
+        if name not in self._pools:
+            raise InputError(
+                "apply.unknown-host",
+                f"no metal pool has a host {name}",
+                "`gangline nodes` lists those there are",
+            )
+        return self._pools[name].site
 
     def _wanted(self, name: str) -> Desired:
         found = self._wishes.desired.get(self._pools[name].name)
