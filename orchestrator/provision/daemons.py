@@ -149,12 +149,19 @@ def _end(daemon: Daemon, grace_s: float) -> bool:
         for sign, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, RECORD_S)):
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, sign)
-            if select.select([handle], [], [], patience)[0]:
+            if _dies_within(handle, patience):
                 daemon.alive()  # takes it off the process table if it was our own child
                 return sign is signal.SIGTERM
         return False
     finally:
         os.close(handle)
+
+
+def _dies_within(handle: int, seconds: float) -> bool:
+    """Whether the process of a pidfd ends. By poll: select takes no descriptor beyond 1023."""
+    waiting = select.poll()
+    waiting.register(handle, select.POLLIN)
+    return bool(waiting.poll(seconds * 1000))
 
 
 def _gone(pid: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -184,3 +185,19 @@ def test_what_was_meant_for_this_command_is_not_inherited(
 
     assert b"secret" not in environment
     assert b"GANGLINE_HOME=/h" in environment
+
+
+def test_it_is_ended_from_a_process_with_many_descriptors(place: Daemons, tmp_path: Path) -> None:
+    found = start(place, tmp_path, SLEEP)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    taken: list[int] = []
+    try:
+        while not taken or taken[-1] <= 1100:  # beyond what select takes
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+        assert place.stop("one", 20)
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not found.alive()
