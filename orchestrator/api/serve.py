@@ -31,9 +31,11 @@ from orchestrator.api.gate import Gate
 from orchestrator.api.hub import Hub
 from orchestrator.api.people import People, name_of
 from orchestrator.api.protocol import Protocol
+from orchestrator.controller.backups import Backups
 from orchestrator.controller.service import Controller
 from orchestrator.controller.settings import Settings
 from orchestrator.model.clock import SystemClock
+from orchestrator.model.cluster import Backup
 from orchestrator.store.open import open_store
 
 log = logging.getLogger("gangline.server")
@@ -91,6 +93,9 @@ async def _serve(
         inode = listen.inode_of(unix_path)
         url = listen.url_of(tcp, tls) if tcp is not None else ""
 
+        backups = Backups(state, lambda: _backup_of(controller), SystemClock())
+        copying = asyncio.create_task(backups.run())
+
         def ready() -> None:
             bootstrap.write_endpoint(state, url, str(unix_path), epoch)
             log.info("epoch %d answers at %s and unix://%s", epoch, url or "no TCP address", unix_path)
@@ -100,6 +105,7 @@ async def _serve(
         try:
             await run_server(controller, tcp, unix, tls, ready)
         finally:
+            copying.cancel()
             bootstrap.remove_endpoint(state, epoch)
             listen.unlink_if_mine(unix_path, inode)
     finally:
@@ -107,6 +113,12 @@ async def _serve(
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CORE_S):
                 await controller.stopped()
+
+
+def _backup_of(controller: Controller) -> Backup | None:
+    """What the wanted cluster says about copies of its ledger."""
+    cluster = controller.view.cluster
+    return cluster.controller.backup if cluster is not None else None
 
 
 async def run_server(

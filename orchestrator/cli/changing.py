@@ -84,6 +84,13 @@ def means_of(spec: ClusterSpec, state: Path) -> Means:
     pools = metal_pools(spec)
     if not pools:
         return Means("", None, Resolved("", "", "", __version__), ())
+    if spec.controller.host:
+        raise InputError(
+            "apply.controller-host",
+            "Gangline does not bring up a controller on a host of its own yet",
+            "leave controller.host out: the controller then runs on the machine that runs `gangline up`",
+            "controller.host",
+        )
     url = spec.controller.address
     if not url:
         raise InputError(
