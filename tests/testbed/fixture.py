@@ -1,8 +1,8 @@
 """The fixture `testbed`: one bed per test session, hosts booted on demand and as just installed for each test.
 
 Comes in: pytest's session. Goes out: a `Bed`; `testbed.fresh(3, "12", "13")` is how most tests begin. Called by:
-pytest, to which tests/conftest.py names this plugin. The tests of a file run in one process, since they share hosts;
-each process has a bed of its own.
+pytest, to which tests/conftest.py names this plugin. All tests of the tier run in one xdist group, so in one process:
+two beds at once are no quicker on two processors, and crowd out what else runs.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ LONGEST_S = 900  # for one test: the first may have to make base trees
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with real hosts stay together by file, and need what a bed needs."""
+    """Tests with real hosts share one bed, and need what it needs."""
     for item in items:
         if item.get_closest_marker("testbed"):
-            item.add_marker(pytest.mark.xdist_group(f"testbed {item.path.name}"))
+            item.add_marker(pytest.mark.xdist_group("testbed"))
             item.add_marker(pytest.mark.needs("testbed"))
             if not item.get_closest_marker("timeout"):
                 item.add_marker(pytest.mark.timeout(LONGEST_S))
