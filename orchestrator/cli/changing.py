@@ -14,7 +14,6 @@ import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from orchestrator.planning.desired import Resolved
     from orchestrator.planning.world import Recorded, Workload
     from orchestrator.provision.applying import Applier, NodeNow
-    from orchestrator.provision.certificates import Certificates
     from orchestrator.provision.metal.ansible import Progress
     from orchestrator.provision.metal.render import Files
     from orchestrator.provision.metal.site import MetalHosts
@@ -49,7 +47,6 @@ class Means:
     """What a spec does not say and a plan needs: where the controller is, what hosts trust, what the agent is."""
 
     url: str
-    certificates: Certificates | None
     resolved: Resolved
     desired: tuple[PoolDesired, ...]
 
@@ -68,13 +65,14 @@ def state_of(spec: ClusterSpec) -> Path:
 
 def metal_pools(spec: ClusterSpec) -> list[Pool]:
     """Pools whose hosts are reached over SSH."""
-    from orchestrator.model.cluster import SiteKind
+    from orchestrator.provision.metal import render
 
-    return [pool for pool in spec.pools if spec.site_of(pool).kind is SiteKind.METAL]
+    return render.metal_pools(spec)
 
 
-def means_of(spec: ClusterSpec, state: Path) -> Means:
-    """Resolve them; InputError if hosts could not reach the controller."""
+def means_of(spec: ClusterSpec, state: Path, recorded: Recorded | None = None) -> Means:
+    """Resolve them; InputError if hosts could not reach the controller. Makes nothing: the CA is that of the controller
+    which `up` has started here, else the one that was recorded, so that a plan elsewhere wants no other."""
     from orchestrator import __version__
     from orchestrator.planning.desired import Resolved, desired
     from orchestrator.planning.digest import digest_of
@@ -83,7 +81,7 @@ def means_of(spec: ClusterSpec, state: Path) -> Means:
 
     pools = metal_pools(spec)
     if not pools:
-        return Means("", None, Resolved("", "", "", __version__), ())
+        return Means("", Resolved("", "", "", __version__), ())
     if spec.controller.host:
         raise InputError(
             "apply.controller-host",
@@ -99,16 +97,27 @@ def means_of(spec: ClusterSpec, state: Path) -> Means:
             f"add controller: {{address: https://THIS-MACHINE:{PORT}}}",
             "controller.address",
         )
-    found = certificates.ensure(state, names_of(url), datetime.now(UTC)) if url.startswith("https:") else None
+    ca_pem = (certificates.ca_of(state) or _recorded_ca(recorded)) if url.startswith("https:") else ""
     resolved = Resolved(
         archive_sha256=archive.agent_archive().sha256,
         controller_url=url,
-        ca_path=CA_PATH if found else "",
+        ca_path=CA_PATH if url.startswith("https:") else "",
         gangline_version=__version__,
-        ca_pem=found.ca_pem if found else "",
+        ca_pem=ca_pem,
     )
     made = [(pool.name, desired(spec, pool, resolved)) for pool in pools]
-    return Means(url, found, resolved, tuple(PoolDesired(name, digest_of(one), one) for name, one in made))
+    return Means(url, resolved, tuple(PoolDesired(name, digest_of(one), one) for name, one in made))
+
+
+def _recorded_ca(recorded: Recorded | None) -> str:
+    """The CA that hosts have, as the last apply recorded it; empty if none did."""
+    items = (
+        item
+        for one in (recorded.desired if recorded is not None else ())
+        for role in one.desired.roles
+        for item in role.items
+    )
+    return next((dict(item.values).get("content", "") for item in items if item.name == CA_PATH), "")
 
 
 def names_of(url: str) -> tuple[str, ...]:
@@ -309,18 +318,14 @@ def hosts_for(
     desired: Mapping[str, PoolDesired],
     tell: Callable[[Any], None] = lambda _: None,
     letting_go: Mapping[str, Desired] | None = None,
+    before: ClusterSpec | None = None,
 ) -> MetalHosts:
-    """The hosts of the spec's metal sites, which are to have `desired`."""
+    """The hosts of the spec's metal sites, which are to have `desired`; those of `before` as well, which may leave."""
     from orchestrator.provision.metal.site import MetalHosts, Wishes
 
-    wishes = Wishes(
-        desired,
-        letting_go or {},
-        means.url,
-        means.certificates.ca_pem if means.certificates else "",
-        CA_PATH if means.certificates else "",
-    )
-    return MetalHosts(spec, state, wishes, os.environ, SystemClock(), tell)
+    resolved = means.resolved
+    wishes = Wishes(desired, letting_go or {}, means.url, resolved.ca_pem, resolved.ca_path)
+    return MetalHosts(spec, state, wishes, os.environ, SystemClock(), tell, before)
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------
@@ -356,7 +361,8 @@ def look(file: str, client: Client | None, **how: Any) -> Look:
 def look_without_nodes(file: str, client: Client) -> Look:
     """The plan of a cluster that lets all its hosts go; nothing else of it changes."""
     spec = read(file)
-    pools = tuple(replace(pool, nodes=()) for pool in spec.pools)
+    leaving = {pool.name for pool in metal_pools(spec)}
+    pools = tuple(replace(pool, nodes=()) if pool.name in leaving else pool for pool in spec.pools)
     return look_at(replace(spec, pools=pools), client, see=False)
 
 
@@ -376,8 +382,8 @@ def look_at(
     from orchestrator.planning.world import Choices, Observed
 
     state = state_of(spec)
-    means = means_of(spec, state)
     recorded = recorded_of(client)
+    means = means_of(spec, state, recorded)
     only = chosen_hosts(spec, limit)
     for accepted in (
         hosts_for(spec, state, means, means.by_pool).accept_host_keys(host_keys) if host_keys else ()
@@ -444,8 +450,9 @@ def drift_of(file: str, client: Client | None, limit: str) -> list[Sight]:
     """Every host against what was recorded."""
     spec = read(file)
     state = state_of(spec)
-    only = chosen_hosts(spec, limit)
-    return list(_sights(spec, state, means_of(spec, state), recorded_of(client), only))
+    recorded = recorded_of(client)
+    means = means_of(spec, state, recorded)
+    return list(_sights(spec, state, means, recorded, chosen_hosts(spec, limit)))
 
 
 def applier(found: Look, client: Client, file: str, tell: Callable[[str], None]) -> Applier:
@@ -458,9 +465,10 @@ def applier(found: Look, client: Client, file: str, tell: Callable[[str], None])
     leaving = {
         pool: let_go(before[pool].desired, one.desired) for pool, one in desired.items() if pool in before
     }
-    hosts = hosts_for(found.spec, found.state, found.means, desired, _progress(tell), leaving)
+    old = found.recorded.spec
+    hosts = hosts_for(found.spec, found.state, found.means, desired, _progress(tell), leaving, old)
     desk = ClientDesk(client, found.spec, found.plan.desired, commit_of(file))
-    return Applier(found.spec, desk, hosts, tell, SystemClock(), only=found.only)
+    return Applier(found.spec, desk, hosts, tell, SystemClock(), only=found.only, before=old)
 
 
 def _progress(tell: Callable[[str], None]) -> Callable[[Progress], None]:

@@ -13,6 +13,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -261,15 +262,17 @@ def server_arguments(spec: ClusterSpec, state: Path) -> list[str]:
 
 def _listening(spec: ClusterSpec, state: Path) -> list[str]:
     """Where hosts of metal sites call it, with a certificate that they trust; nothing for local sites alone."""
-    from orchestrator.cli.changing import PORT, means_of
+    from orchestrator.cli.changing import PORT, means_of, names_of
+    from orchestrator.provision import certificates
 
-    if not (found := means_of(spec, state)).url:
+    if not (url := means_of(spec, state).url):
         return []
-    place = urlsplit(found.url)
+    place = urlsplit(url)
     port = place.port or PORT
-    if found.certificates is None:
+    if place.scheme != "https":
         return ["--listen", f"127.0.0.1:{port}"]
-    pair = ["--tls-cert", str(found.certificates.cert), "--tls-key", str(found.certificates.key)]
+    found = certificates.ensure(state, names_of(url), datetime.now(UTC))
+    pair = ["--tls-cert", str(found.cert), "--tls-key", str(found.key)]
     return ["--listen", f"{_own_address(place.hostname or '')}:{port}", *pair]
 
 

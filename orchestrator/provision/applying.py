@@ -20,7 +20,7 @@ from typing import Protocol
 from orchestrator.model.apply import HostResult, Outcome
 from orchestrator.model.change import ChangeSet, PlanStep, StepKind
 from orchestrator.model.clock import SECOND, Clock
-from orchestrator.model.cluster import ClusterSpec, DrainThen, Pool
+from orchestrator.model.cluster import ClusterSpec, DrainThen, Pool, SiteKind
 from orchestrator.model.errors import Conflict, GanglineError, Unavailable
 from orchestrator.model.failpoints import failpoint
 from orchestrator.model.host import HostFacts
@@ -109,8 +109,11 @@ class Applier:
         clock: Clock,
         pause: Callable[[float], None] = time.sleep,
         only: frozenset[str] = frozenset(),
+        before: ClusterSpec | None = None,
     ) -> None:
+        """`only` empty: all hosts. `before`: the recorded spec, which has the pools of hosts that leave."""
         self._spec = spec
+        self._pools = {pool.name: pool for each in (before, spec) if each is not None for pool in each.pools}
         self._desk = desk
         self._hosts = hosts
         self._tell = tell
@@ -192,10 +195,11 @@ class Applier:
         return self._hosts.enrol({name: self._desk.join_token(name) for name in names})
 
     def _cordon(self, step: PlanStep, names: list[str]) -> list[HostResult]:
-        pool = self._spec.pool(step.pool)
+        pool = self._pools[step.pool]
         self._check_away(pool, names)
         drain = pool.update.drain
-        for name in names:
+        now = self._desk.nodes()
+        for name in [name for name in names if name in now]:  # an idle node that leaves is forgotten already
             self._desk.cordon(name, f"{self._report.apply}: {step.why}", drain.deadline_s, str(drain.then))
             self._drained[name] = self._clock.monotonic_us() + drain.deadline_s * SECOND
         return [HostResult(name, ok=True) for name in names]
@@ -241,7 +245,7 @@ class Applier:
 
     def _late(self, step: PlanStep, name: str) -> bool:
         """Whether a node's work has outlived the deadline, and the policy's own grace if it ends work."""
-        drain = self._spec.pool(step.pool).update.drain
+        drain = self._pools[step.pool].update.drain
         now_us = self._clock.monotonic_us()
         deadline_us = self._drained.setdefault(name, now_us + drain.deadline_s * SECOND)
         grace_s = 0 if drain.then is DrainThen.WAIT else ENDING_S
@@ -302,10 +306,14 @@ class Applier:
     def _let_back(self, plan: ChangeSet) -> None:
         """Nodes that an apply which was killed had closed, and that are as they should be."""
         planned = {name for step in plan.steps if step.kind is StepKind.UNCORDON for name in step.nodes}
+        others = planned | set(self._report.failed)
+        now = self._desk.nodes()
         closed = [
-            node.name
-            for node in self._desk.nodes().values()
-            if "updating" in node.marks and node.name not in self._report.failed and node.name not in planned
+            name
+            for pool in self._spec.pools
+            if self._spec.site_of(pool).kind is SiteKind.METAL
+            for name in pool.nodes
+            if name in now and "updating" in now[name].marks and name not in others
         ]
         for seen in self._hosts.look(closed) if closed else ():
             if seen.clean and not seen.error:

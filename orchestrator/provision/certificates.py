@@ -36,10 +36,13 @@ class Certificates:
     cert: Path
     key: Path
 
-    @property
-    def ca_pem(self) -> str:
-        """The CA's certificate, as hosts keep it."""
-        return self.ca.read_text()
+
+def ca_of(state: Path) -> str:
+    """The CA's certificate, as hosts keep it; empty if none was made here."""
+    try:
+        return (state / "tls" / "ca.pem").read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def ensure(state: Path, names: tuple[str, ...], now: dt.datetime) -> Certificates:

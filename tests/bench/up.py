@@ -6,12 +6,8 @@ hosts of its own on the testbed. docs/benchmarks.md says what each figure is and
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 from tests.bench import common
 from tests.bench.common import Failed, Figures, Options, median, say, workplace
@@ -49,7 +45,7 @@ def _measure(lab: Lab, figures: Figures, case: str, runs: int) -> None:
         if NOTHING not in again.err:
             raise Failed(f"a second `up` found something to do: {again.err[-800:]}")
         ours.append(again.seconds)
-        theirs.append(ping(lab))
+        theirs.append(lab.ansible_ping())
         begun = time.monotonic()
         lab.drift()
         drift.append(time.monotonic() - begun)
@@ -57,23 +53,6 @@ def _measure(lab: Lab, figures: Figures, case: str, runs: int) -> None:
     figures.emit(f"ansible-ping/{case}", median(theirs), "s")
     figures.emit(f"again/{case}/times-ping", median(ours) / median(theirs), "x")
     figures.emit(f"drift/{case}", median(drift), "s")
-
-
-def ping(lab: Lab) -> float:
-    """Seconds that a plain ping by Ansible of all hosts takes, on the folder that `up` has rendered."""
-    begun = time.monotonic()
-    folder = lab.state / "ansible"
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible"), "-i", "inventory.yml", "all", "-m", "ping", "-o"],
-        cwd=folder,
-        env=lab.env(ANSIBLE_CONFIG=str(folder / "ansible.cfg"), LC_ALL="C.UTF-8"),
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    if done.stdout.count("SUCCESS") != len(lab.hosts):
-        raise Failed(f"Ansible did not reach all hosts: {json.dumps(done.stdout[-400:])}")
-    return time.monotonic() - begun
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ class Paper:
     def count_open(self) -> None:
         """Remember the fewest nodes of each pool that were ever open."""
         for pool in self.spec.pools:
-            now = sum(self.nodes_by_name[name].open for name in pool.nodes)
+            now = sum(node.open for name in pool.nodes if (node := self.nodes_by_name.get(name)))
             self.least_open[pool.name] = min(self.least_open[pool.name], now)
 
     # --- the desk -------------------------------------------------------------------------------------------------

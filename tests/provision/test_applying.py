@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.model.apply import Outcome
@@ -167,6 +169,25 @@ def test_what_a_killed_run_had_closed_is_opened_when_it_is_well() -> None:
     carry_out(world, ChangeSet("test", "w", "r", "o", steps=(PlanStep("record", StepKind.RECORD, ""),)))
     assert world.nodes_by_name["p1"].open
     assert not world.nodes_by_name["p2"].open
+
+
+def test_an_idle_host_that_leaves_is_forgotten_before_it_is_let_go() -> None:
+    """The controller drops an idle node as soon as the file without it is recorded."""
+    world = paper(nodes=2)
+    del world.nodes_by_name["p2"]
+    report = carry_out(world, plan(("p2",), kinds=(StepKind.CORDON, StepKind.DRAIN, StepKind.RETIRE)))
+    assert (report.outcome, report.failed) == (Outcome.DONE, {})
+    assert world.done == ["record", "retire p2"]
+
+
+def test_a_pool_that_leaves_is_drained_by_its_own_policy() -> None:
+    world = paper(nodes=2)
+    before, wanted = world.spec, replace(world.spec, pools=())
+    world.nodes_by_name["p1"].jobs = {7: 30.0}
+    applier = Applier(wanted, world, world, world.told.append, world.clock, world.pause, before=before)
+    report = applier.run(plan(("p1", "p2"), kinds=(StepKind.CORDON, StepKind.DRAIN, StepKind.RETIRE)))
+    assert (report.outcome, report.failed) == (Outcome.DONE, {})
+    assert world.done == ["record", "retire p1,p2"]
 
 
 def test_retired_hosts_are_let_go() -> None:

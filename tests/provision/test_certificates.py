@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.model.errors import Unavailable
-from orchestrator.provision.certificates import RENEW_DAYS, SERVER_DAYS, Certificates, ensure
+from orchestrator.provision.certificates import RENEW_DAYS, SERVER_DAYS, Certificates, ca_of, ensure
 
 NOW = dt.datetime.now(dt.UTC)
 NAMES = ("localhost", "127.0.0.1", "10.20.0.1", "fd00::1")
@@ -94,3 +94,10 @@ def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "tls").write_text("")
     with pytest.raises(Unavailable, match="tls"):
         ensure(tmp_path, NAMES, NOW)
+
+
+def test_looking_makes_nothing(tmp_path: Path) -> None:
+    assert ca_of(tmp_path / "atlas") == ""
+    assert not (tmp_path / "atlas").exists()
+    found = ensure(tmp_path / "atlas", NAMES, NOW)
+    assert ca_of(tmp_path / "atlas") == found.ca.read_text()

@@ -151,6 +151,21 @@ class Lab:
             for each in sight.get("drift", ())
         ]
 
+    def ansible_ping(self) -> float:
+        """Seconds that a plain ping of all hosts by Ansible takes, on the folder that `up` has rendered."""
+        folder = self.state / "ansible"
+        began = time.monotonic()
+        done = subprocess.run(
+            [GANGLINE.with_name("ansible"), "-i", "inventory.yml", "all", "-m", "ping", "-o"],
+            cwd=folder,
+            env=self.env(ANSIBLE_CONFIG=str(folder / "ansible.cfg"), LC_ALL="C.UTF-8"),
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout.count("SUCCESS") == len(self.hosts), done.stdout
+        return time.monotonic() - began
+
     def start(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """`gangline ARGV` in the background, its output to be read."""
         return subprocess.Popen(

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -53,27 +49,13 @@ def test_nothing_to_change_runs_no_ansible_and_is_quick(lab: Lab) -> None:
             done = lab.up().ok()
             assert "nothing to change" in done.err
             ours.append(done.seconds)
-            theirs.append(ping(lab))
+            theirs.append(lab.ansible_ping())
         assert client.status().seq == before, "the ledger heard of it"
     ratio = statistics.median(ours) / statistics.median(theirs)
     print(  # noqa: T201 - a figure for people
         f"\nup: {statistics.median(ours):.2f} s, ansible -m ping: {statistics.median(theirs):.2f} s, ratio {ratio:.2f}"
     )
     assert ratio <= TIMES_PING
-
-
-def ping(lab: Lab) -> float:
-    """Seconds that a plain ping by Ansible of all hosts takes."""
-    began = time.monotonic()
-    folder = lab.state / "ansible"
-    subprocess.run(
-        [Path(sys.executable).with_name("ansible"), "-i", "inventory.yml", "all", "-m", "ping"],
-        cwd=folder,
-        env=lab.env(ANSIBLE_CONFIG=str(folder / "ansible.cfg"), LC_ALL="C.UTF-8"),
-        check=True,
-        capture_output=True,
-    )
-    return time.monotonic() - began
 
 
 def test_a_full_run_changes_nothing(lab: Lab) -> None:
@@ -130,3 +112,32 @@ def test_what_was_changed_by_hand_is_found_named_and_healed_alone(lab: Lab) -> N
     assert touched == {"h2"}
     assert lab.drift() == []
     assert lab.open_nodes() == ["h1", "h2", "h3"]
+
+
+def test_a_plan_from_another_machine_wants_no_other_authority(lab: Lab) -> None:
+    """As in CI: another state folder, and the controller by its address and a token."""
+    with lab.client() as client:
+        secret = client.create_token("operator", "root").secret
+    elsewhere = lab.user() | {"GANGLINE_TOKEN": secret, "GANGLINE_HOME": str(lab.folder / "elsewhere")}
+    done = lab.run("plan", str(lab.file), "--detailed-exitcode", env=elsewhere)
+    assert (done.code, "nothing to change" in done.out) == (0, True), done
+
+
+def test_a_node_taken_out_is_let_go_and_the_rest_is_left_alone(lab: Lab) -> None:
+    h3 = lab.hosts[2]
+    lab.pool["nodes"] = "h1,h2"
+    lab.write()
+    assert {node for step in lab.plan()["steps"] for node in step.get("nodes", ())} == {"h3"}
+    lab.apply().ok()
+    assert lab.open_nodes() == ["h1", "h2"]
+    assert h3.inside("systemctl is-active gangline-agent").out.strip() == "inactive"
+    assert lab.plan().get("changes", []) == []
+
+
+def test_destroy_lets_all_go_and_deletes_nothing(lab: Lab) -> None:
+    assert lab.run("destroy", str(lab.file)).code == 5, "nobody can be asked, and no name is given"
+    lab.run("destroy", str(lab.file), "--yes", "lab").ok()
+    assert lab.open_nodes() == []
+    for host in lab.hosts:
+        assert host.inside("systemctl is-active gangline-agent").out.strip() == "inactive"
+        host.inside("test -e /etc/gangline/agent.json").check()

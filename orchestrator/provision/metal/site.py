@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.model.apply import HostResult
 from orchestrator.model.clock import SECOND, Clock
-from orchestrator.model.cluster import ClusterSpec, Pool, SiteKind
+from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind
 from orchestrator.model.errors import InputError
 from orchestrator.model.host import Desired, PoolDesired, Sight, Step
 from orchestrator.planning.desired import AGENT_UNIT
@@ -55,7 +55,9 @@ class MetalHosts:
         environment: Mapping[str, str],
         clock: Clock,
         tell: Callable[[ansible.Progress], None] = lambda _: None,
+        before: ClusterSpec | None = None,
     ) -> None:
+        """`before`: the recorded spec, which has the hosts that leave."""
         self._spec = spec
         self._state = state
         self._wishes = wishes
@@ -63,10 +65,10 @@ class MetalHosts:
         self._clock = clock
         self._tell = tell
         self._tokens: dict[str, str] = {}
-        self._access = {
-            site.name: ssh.lay(site, state, environment) for site in spec.sites if site.kind is SiteKind.METAL
-        }
-        self._pools = {name: pool for pool in metal_pools(spec) for name in pool.nodes}
+        sites = _with_leaving(spec, before)
+        self._access = {site.name: ssh.lay(site, state, environment) for site in sites}
+        known = [*(render.metal_pools(before) if before is not None else ()), *render.metal_pools(spec)]
+        self._pools: dict[str, Pool] = {name: pool for pool in known for name in pool.nodes}
 
     # --- looking --------------------------------------------------------------------------------------------------
 
@@ -206,9 +208,15 @@ class MetalHosts:
         return [_ran(name, answers[name]) for name in names]
 
 
-def metal_pools(spec: ClusterSpec) -> list[Pool]:
-    """Pools whose hosts Gangline configures over SSH."""
-    return render.metal_pools(spec)
+def _with_leaving(spec: ClusterSpec, before: ClusterSpec | None) -> list[Site]:
+    """The metal sites, each with the hosts that it had before as well: one that leaves has to be reached once more."""
+    sites = {site.name: site for site in before.sites} if before is not None else {}
+    for site in spec.sites:
+        old = sites.get(site.name)
+        names = {host.name for host in site.hosts}
+        leaving = tuple(host for host in old.hosts if host.name not in names) if old is not None else ()
+        sites[site.name] = replace(site, hosts=site.hosts + leaving)
+    return [site for site in sites.values() if site.kind is SiteKind.METAL]
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
