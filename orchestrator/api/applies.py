@@ -15,7 +15,7 @@ from orchestrator.api.deps import HubDep, OperatorDep, ReaderDep, problems, repl
 from orchestrator.api.hub import Hub
 from orchestrator.api.nodes import NodePath, node_reply
 from orchestrator.api.render_apply import apply as render
-from orchestrator.api.render_apply import recorded
+from orchestrator.api.render_apply import record, recorded, recorded_spec, seq_of
 from orchestrator.controller import commands
 from orchestrator.controller.view import ApplyView
 from orchestrator.model.apply import HostResult, Outcome
@@ -31,6 +31,9 @@ router = APIRouter(prefix=PREFIX, tags=["applies"])
 
 ApplyPath = Annotated[
     str, Path(alias="apply", max_length=64, description="Id of the apply.", examples=["apply-812"])
+]
+RecordPath = Annotated[
+    str, Path(alias="record", max_length=20, description="Name of the record.", examples=["r812"])
 ]
 StepPath = Annotated[str, Path(alias="step", max_length=253, description="Id of the step.")]
 
@@ -117,6 +120,26 @@ async def configured_node(
 async def get_recorded(hub: HubDep, _: ReaderDep) -> Response:
     """What was applied last, and what each host was last seen to have: what a plan starts from."""
     return reply(recorded(hub.view, render_cluster.nodes_of(hub.view)))
+
+
+@router.get("/records", response_model=wire.RecordList, responses=problems())
+async def list_records(hub: HubDep, _: ReaderDep) -> Response:
+    """What was applied, newest first."""
+    rows = await hub.applied()
+    newest = rows[0].seq if rows else 0
+    return reply(wire.RecordList(items=[record(row, newest) for row in rows]))
+
+
+@router.get("/records/{record}", response_model=wire.RecordedSpec, responses=problems(404))
+async def get_record(hub: HubDep, _: ReaderDep, name: RecordPath) -> Response:
+    """What was applied at one time, with its cluster."""
+    rows = await hub.applied()
+    found = await hub.applied_at(seq_of(name))
+    if found is None:
+        raise NotFound(
+            "record.not-found", f"there is no record {name}", "`gangline history` lists those that are kept"
+        )
+    return reply(recorded_spec(found, rows[0].seq))
 
 
 async def _act(hub: Hub, apply: str, command: commands.Command) -> Response:

@@ -21,7 +21,7 @@ from orchestrator.controller.service import Controller
 from orchestrator.controller.view import JobView, View, from_history
 from orchestrator.model.clock import Clock
 from orchestrator.model.errors import NotFound, Unavailable
-from orchestrator.store.base import HistoryQuery, HistoryRow
+from orchestrator.store.base import AppliedRow, HistoryQuery, HistoryRow
 
 T = TypeVar("T")
 
@@ -118,6 +118,14 @@ class Hub:
     def _read_page(self, query: HistoryQuery) -> list[JobView]:
         rows: list[HistoryRow] = self.controller.history.page(query)
         return [from_history(row) for row in rows]
+
+    async def applied(self) -> list[AppliedRow]:
+        """What was applied, newest first, without bodies."""
+        return await self._in_history(self.controller.history.applied)
+
+    async def applied_at(self, seq: int) -> AppliedRow | None:
+        """What the event of that seq has applied, or None."""
+        return await self._in_history(self.controller.history.applied_at, seq)
 
     async def _in_history(self, read: Callable[..., T], *args: Any) -> T:
         """The reader has one connection: its thread is the only one that uses it."""

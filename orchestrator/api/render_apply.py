@@ -6,13 +6,19 @@ Comes in: the published view. Goes out: models of `wire.api_apply`. Called by: t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+from orchestrator.controller.past import from_applied
 from orchestrator.controller.view import ApplyView, NodeView, StepView, View
 from orchestrator.model.apply import StepState
 from orchestrator.model.codec import encode
+from orchestrator.store.base import AppliedRow
 from orchestrator.wire import api_apply as wire
 from orchestrator.wire.api import time_of
 from orchestrator.wire.api_cluster import LastApply
+
+LONGEST_SEQ = 18  # digits: less than the largest number that the store can look for
+RECORD = "r"  # a record's name is this and the seq of its event
 
 
 def apply(view: ApplyView) -> wire.Apply:
@@ -68,6 +74,34 @@ def last_apply(view: ApplyView, now_us: int) -> LastApply:
         pending=list(pending),
         detail=view.detail,
     )
+
+
+def seq_of(name: str) -> int:
+    """The seq in a record's name; 0, which none has, for what is no name of one."""
+    digits = name.removeprefix(RECORD)
+    fits = name.startswith(RECORD) and digits.isascii() and digits.isdecimal() and len(digits) <= LONGEST_SEQ
+    return int(digits) if fits else 0
+
+
+def record(row: AppliedRow, newest: int) -> wire.Record:
+    """A record without its cluster; the newest one is current."""
+    return wire.Record(**_record(row, newest))
+
+
+def recorded_spec(row: AppliedRow, newest: int) -> wire.RecordedSpec:
+    """A record with its cluster. ValueError if this version can't read it."""
+    return wire.RecordedSpec(**_record(row, newest), spec=encode(from_applied(row).spec))
+
+
+def _record(row: AppliedRow, newest: int) -> dict[str, Any]:
+    return {
+        "record": f"{RECORD}{row.seq}",
+        "at": time_of(row.t_us),
+        "by": row.by,
+        "commit": row.commit,
+        "digest": row.digest,
+        "current": row.seq == newest,
+    }
 
 
 def recorded(view: View, nodes: Iterable[NodeView]) -> wire.Recorded:

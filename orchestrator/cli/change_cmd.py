@@ -32,13 +32,6 @@ if TYPE_CHECKING:
 DIFFERS = 3
 PARTLY = 4
 
-_consent = click.option(
-    "--consent",
-    "consents",
-    multiple=True,
-    metavar="NAME",
-    help="Agree to the loss of data that the plan names; once for each.",
-)
 _limit = click.option(
     "--limit",
     default="",
@@ -52,7 +45,6 @@ _host_keys = click.option(
     metavar="HOST",
     help="Believe the SSH key that this host shows now, and record it; once for each host.",
 )
-_yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 # --- plan ------------------------------------------------------------------------------------------------------------
@@ -78,7 +70,7 @@ _yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit code 3 if there are changes.")
 @click.option("--no-look", is_flag=True, help="Do not look at hosts: they count as being what was recorded.")
 @_limit
-@_consent
+@options.consent
 @_host_keys
 @options.output("text", "json", "markdown")
 @options.controller
@@ -154,9 +146,9 @@ def client_or_none(file: str) -> Client | None:
 @click.argument("file", metavar="FILE")
 @click.option("--plan", "saved", type=click.Path(dir_okay=False), metavar="PLAN", help="A saved plan.")
 @_limit
-@_consent
+@options.consent
 @_host_keys
-@_yes
+@options.yes
 @options.controller
 def apply(file: str, saved: str | None, limit: str, yes: bool, **choices: tuple[str, ...]) -> int:
     """Make the cluster what its file says.
@@ -164,7 +156,7 @@ def apply(file: str, saved: str | None, limit: str, yes: bool, **choices: tuple[
     Every step is in the controller's journal before and after; a killed apply is run again and goes on. The first batch
     that fails is the last of its pool. Exit code 4: some hosts are not as wanted yet, and running it again converges.
     """
-    from orchestrator.cli.changing import look
+    from orchestrator.cli.changing import commit_of, look
 
     client = client_or_none(file)
     if client is None:
@@ -176,7 +168,7 @@ def apply(file: str, saved: str | None, limit: str, yes: bool, **choices: tuple[
     found = look(file, client, limit=limit, **choices)
     if saved:
         _check_saved(saved, found.plan)
-    return carry_out(found, client, file, yes=yes)
+    return carry_out(found, client, commit_of(file), yes=yes)
 
 
 def _check_saved(path: str, now: ChangeSet) -> None:
@@ -210,8 +202,10 @@ def _check_saved(path: str, now: ChangeSet) -> None:
         )
 
 
-def carry_out(found: Look, client: Client, file: str, *, yes: bool, quiet: bool = False) -> int:
-    """Show, ask, act, report. 0, or 4 if something is left to do. Refused if the plan may not be carried out."""
+def carry_out(found: Look, client: Client, commit: str, *, yes: bool, quiet: bool = False) -> int:
+    """Show, ask, act, report. 0, or 4 if something is left to do. Refused if the plan may not be carried out.
+
+    `commit`: where the file stood; empty if nobody knows."""
     from orchestrator.cli import plan_words
     from orchestrator.cli.changing import applier
 
@@ -229,7 +223,7 @@ def carry_out(found: Look, client: Client, file: str, *, yes: bool, quiet: bool 
     if not yes and not _agreed():
         raise Refused("apply.not-agreed", "nothing was changed", "give --yes where nobody can be asked")
     began = time.monotonic()
-    report = applier(found, client, file, _teller()).run(wanted)
+    report = applier(found, client, commit, _teller()).run(wanted)
     return _tell(report, found, time.monotonic() - began)
 
 
@@ -387,7 +381,7 @@ def destroy(file: str, name: str) -> int:
 
     They are drained by the policy of each pool, their agents are stopped, and they are forgotten. The ledger stays.
     """
-    from orchestrator.cli.changing import look_without_nodes, read
+    from orchestrator.cli.changing import commit_of, look_without_nodes, read
 
     spec: ClusterSpec = read(file)
     client = client_or_none(file)
@@ -399,7 +393,7 @@ def destroy(file: str, name: str) -> int:
     if given != spec.name:
         raise Refused("destroy.not-agreed", "nothing was changed", f"give --yes {spec.name}")
     try:
-        return carry_out(look_without_nodes(file, client), client, file, yes=True)
+        return carry_out(look_without_nodes(file, client), client, commit_of(file), yes=True)
     except GanglineError:
         note("run it again: it goes on from where it stopped")
         raise

@@ -455,7 +455,7 @@ def drift_of(file: str, client: Client | None, limit: str) -> list[Sight]:
     return list(_sights(spec, state, means, recorded, chosen_hosts(spec, limit)))
 
 
-def applier(found: Look, client: Client, file: str, tell: Callable[[str], None]) -> Applier:
+def applier(found: Look, client: Client, commit: str, tell: Callable[[str], None]) -> Applier:
     """What carries the plan out."""
     from orchestrator.planning.desired import let_go
     from orchestrator.provision.applying import Applier
@@ -467,7 +467,7 @@ def applier(found: Look, client: Client, file: str, tell: Callable[[str], None])
     }
     old = found.recorded.spec
     hosts = hosts_for(found.spec, found.state, found.means, desired, _progress(tell), leaving, old)
-    desk = ClientDesk(client, found.spec, found.plan.desired, commit_of(file))
+    desk = ClientDesk(client, found.spec, found.plan.desired, commit)
     return Applier(found.spec, desk, hosts, tell, SystemClock(), only=found.only, before=old)
 
 

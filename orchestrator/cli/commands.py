@@ -33,6 +33,10 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
             "render",
             "Write the folder on which `ansible-playbook` makes hosts what the file says.",
         ),
+        "history": _at("history_cmd", "history", "List what was applied to the cluster, newest first."),
+        "rollback": _at(
+            "history_cmd", "rollback", "Go back to what was applied earlier: a plan like any other."
+        ),
         "destroy": _at(
             "change_cmd",
             "destroy",

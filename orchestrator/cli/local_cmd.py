@@ -85,13 +85,13 @@ def up(file: str, timeout: int, full: bool, yes: bool) -> int:
 def _metal(spec: ClusterSpec, file: str, context: Context, *, full: bool, yes: bool) -> int:
     """The hosts of metal sites, put right where they differ."""
     from orchestrator.cli.change_cmd import carry_out
-    from orchestrator.cli.changing import look_at
+    from orchestrator.cli.changing import commit_of, look_at
     from orchestrator.cli.contexts import connect
 
     with connect(context, patience_s=20.0) as client:
         found = look_at(spec, client, full=full)
         calm = not found.plan.work and not found.plan.blockers
-        return carry_out(found, client, file, yes=yes or calm, quiet=True)
+        return carry_out(found, client, commit_of(file), yes=yes or calm, quiet=True)
 
 
 def read_cluster(file: str) -> ClusterSpec:

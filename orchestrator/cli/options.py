@@ -76,3 +76,19 @@ def controller(function: F) -> F:
         help="Name of a cluster that this machine knows.",
     )
     return server(context(function))
+
+
+def consent(function: F) -> F:
+    """`--consent NAME`, for what a plan would lose."""
+    return click.option(
+        "--consent",
+        "consents",
+        multiple=True,
+        metavar="NAME",
+        help="Agree to the loss of data that the plan names; once for each.",
+    )(function)
+
+
+def yes(function: F) -> F:
+    """`--yes`."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)

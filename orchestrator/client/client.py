@@ -317,6 +317,18 @@ class Client:
 
         return self._get(Recorded, "/recorded")
 
+    def records(self) -> list[api_apply.Record]:
+        """What was applied, newest first."""
+        from orchestrator.wire.api_apply import RecordList
+
+        return self._get(RecordList, "/records").items
+
+    def record(self, name: str) -> api_apply.RecordedSpec:
+        """What was applied at one time, with its cluster. NotFound."""
+        from orchestrator.wire.api_apply import RecordedSpec
+
+        return self._get(RecordedSpec, f"/records/{_segment(name)}")
+
     def orphans(self) -> list[api_cluster.Orphan]:
         """Attempts on nodes that the ledger does not know."""
         from orchestrator.wire.api_cluster import OrphanList

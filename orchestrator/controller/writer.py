@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from orchestrator.controller import past
 from orchestrator.controller.view import history_row
 from orchestrator.ledger import events
 from orchestrator.ledger.apply import apply
@@ -159,10 +160,11 @@ class Writer:
         if not self._pending:
             return
         stored = [to_stored(event) for event in self._pending]
+        applied = [past.applied_row(one) for one in stored if one.type == past.TYPE]
         ended, noted = self._ended, self._restore_noted
         self._pending, self._ended, self._restore_noted = [], [], False
         try:
-            self._store.append(stored, ended, restore_noted=noted)
+            self._store.append(stored, ended, applied, restore_noted=noted)
         except Unavailable:
             self.reload()
             raise

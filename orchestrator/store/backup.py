@@ -65,6 +65,7 @@ def verify(path: Path, schema: Schema | None = None) -> Contents:
         first, last, last_us = _check_events(connection, path)
         _check_segments(connection, path)
         _check_snapshots(connection, path, first, last)
+        _check_applied(connection, path)
         row = connection.execute("SELECT backup_us, epoch, cluster FROM meta").fetchone()
     return Contents(first, last, last_us, *row)
 
@@ -114,3 +115,10 @@ def _check_snapshots(connection: sqlite3.Connection, path: Path, first: int, las
             continue
     if first > 1 and not any(first - 1 <= seq <= last for seq in whole):
         raise damaged(path, f"events before {first} were pruned, and no snapshot of them is whole")
+
+
+def _check_applied(connection: sqlite3.Connection, path: Path) -> None:
+    """What was applied can be read; revision 0001 had no table for it."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'applied'").fetchone():
+        for row in connection.execute(rows.ALL_APPLIED):
+            rows.read_applied(row, path)

@@ -42,6 +42,20 @@ class HistoryRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AppliedRow:
+    """What was applied to the cluster: the seq, time (UTC microseconds) and author of its event, the digest of the
+    cluster, the commit of its file (empty: not known), and the event's body with its version; {} in lists."""
+
+    seq: int
+    t_us: int
+    by: str
+    digest: str
+    commit: str
+    v: int
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryQuery:
     """A page of ended jobs, newest id first: ids below `before` (0: from the newest), at most `limit`.
 
@@ -64,9 +78,15 @@ class Store(Protocol):
         """Take the ledger: epoch = max(stored + 1, unix seconds). Older holders are Fenced from now on."""
 
     def append(
-        self, events: Sequence[StoredEvent], ended: Sequence[HistoryRow] = (), *, restore_noted: bool = False
+        self,
+        events: Sequence[StoredEvent],
+        ended: Sequence[HistoryRow] = (),
+        applied: Sequence[AppliedRow] = (),
+        *,
+        restore_noted: bool = False,
     ) -> None:
-        """One durable transaction. `restore_noted` clears `restored_us`. Fenced, Unavailable (disk full, I/O)."""
+        """One durable transaction. Of `applied` the last 100 are kept, however old their events are. `restore_noted`
+        clears `restored_us`. Fenced, Unavailable (disk full, I/O)."""
 
     def tail(self, after: int) -> Iterator[StoredEvent]:
         """Events with seq > after, in order. ValueError with the place if the ledger has a gap or can't be read."""
@@ -97,13 +117,19 @@ class Store(Protocol):
 
 
 class HistoryReader(Protocol):
-    """Ended jobs, for another thread than the writer's."""
+    """Ended jobs and what was applied, for another thread than the writer's."""
 
     def page(self, query: HistoryQuery) -> list[HistoryRow]:
         """Rows newest first."""
 
     def job(self, job: int) -> HistoryRow | None:
         """One ended job, or None."""
+
+    def applied(self) -> list[AppliedRow]:
+        """What was applied, newest first, without bodies."""
+
+    def applied_at(self, seq: int) -> AppliedRow | None:
+        """What the event of that seq has applied, or None."""
 
     def close(self) -> None:
         """Let go of the connection."""

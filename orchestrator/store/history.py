@@ -1,20 +1,21 @@
-"""Lists of ended jobs, read beside the writer.
+"""Lists of ended jobs and of what was applied, read beside the writer.
 
-Comes in: a HistoryQuery, or a job's id. Goes out: rows, newest id first. Called by: api, through `Store.reader`.
-Ordinary SQLAlchemy Core: this is not the write path, and serves every engine.
+Comes in: a HistoryQuery, a job's id, an event's seq. Goes out: rows, newest first. Called by: api, through
+`Store.reader`. Ordinary SQLAlchemy Core: this is not the write path, and serves every engine.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, Select, func, select
+from sqlalchemy import Engine, Row, Select, func, select
 
-from orchestrator.store.base import HistoryQuery, HistoryRow
+from orchestrator.store.base import AppliedRow, HistoryQuery, HistoryRow
 from orchestrator.store.faults import reported
-from orchestrator.store.rows import read_history
-from orchestrator.store.tables import HISTORY, RECORDS
+from orchestrator.store.rows import read_applied, read_history
+from orchestrator.store.tables import APPLIED, HISTORY, RECORDS
 
 _ROWS = select(*HISTORY.c, RECORDS.c.record).join(RECORDS, RECORDS.c.job == HISTORY.c.job)
 
@@ -56,13 +57,28 @@ class SqlHistoryReader:
         """One ended job, or None."""
         return next(iter(self._rows(_ROWS.where(HISTORY.c.job == job))), None)
 
+    def applied(self) -> list[AppliedRow]:
+        """What was applied, newest first, without bodies."""
+        heads = [column for column in APPLIED.c if column.name != "body"]
+        return self._applied(select(*heads).order_by(APPLIED.c.seq.desc()))
+
+    def applied_at(self, seq: int) -> AppliedRow | None:
+        """What the event of that seq has applied, or None. Damaged if it can't be read."""
+        return next(iter(self._applied(select(APPLIED).where(APPLIED.c.seq == seq))), None)
+
     def close(self) -> None:
         """Let go of the connection."""
         self._connection.close()
 
     def _rows(self, statement: Select[Any]) -> list[HistoryRow]:
+        return [read_history(row) for row in self._fetch(statement)]
+
+    def _applied(self, statement: Select[Any]) -> list[AppliedRow]:
+        return [read_applied(row, self._path) for row in self._fetch(statement)]
+
+    def _fetch(self, statement: Select[Any]) -> Sequence[Row[Any]]:
         with reported(self._path, "read"):
             try:
-                return [read_history(row) for row in self._connection.execute(statement)]
+                return self._connection.execute(statement).all()
             finally:
                 self._connection.rollback()  # ends SQLAlchemy's own transaction; SQLite has none open

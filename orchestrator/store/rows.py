@@ -23,9 +23,9 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql.expression import ClauseElement
 
 from orchestrator.ledger.events import StoredEvent
-from orchestrator.store.base import HistoryRow, Snapshot
+from orchestrator.store.base import AppliedRow, HistoryRow, Snapshot
 from orchestrator.store.faults import damaged
-from orchestrator.store.tables import EVENTS, HISTORY, RECORDS, SEGMENTS, SNAPSHOTS
+from orchestrator.store.tables import APPLIED, EVENTS, HISTORY, RECORDS, SEGMENTS, SNAPSHOTS
 
 TAIL_PAGE = 1000  # events read at a time, so that folding a long tail holds no read transaction open
 DAY_US = 24 * 3600 * 1_000_000
@@ -51,6 +51,9 @@ INSERT_SEGMENTS = _sql(SEGMENTS.insert())
 UPSERT_SNAPSHOT = _upsert(SNAPSHOTS)
 UPSERT_HISTORY = _upsert(HISTORY)
 UPSERT_RECORD = _upsert(RECORDS)
+ALL_APPLIED = _sql(select(APPLIED))
+UPSERT_APPLIED = _upsert(APPLIED)
+FORGET_APPLIED = "DELETE FROM applied WHERE seq NOT IN (SELECT seq FROM applied ORDER BY seq DESC LIMIT ?)"
 
 ONE_SNAPSHOT = _sql(select(SNAPSHOTS).where(SNAPSHOTS.c.seq == bindparam("seq")))
 
@@ -114,6 +117,23 @@ def read_history(row: Sequence[Any]) -> HistoryRow:
     """The ended job of a row of HISTORY followed by its record."""
     job, name, owner, queue, state, exit_code, submitted_us, ended_us, record = row
     return HistoryRow(job, name, owner, queue, state, exit_code, submitted_us, ended_us, json.loads(record))
+
+
+def applied_row(row: AppliedRow) -> tuple[Any, ...]:
+    """What was applied in the order of APPLIED."""
+    return (row.seq, row.t_us, row.by, row.digest, row.commit, row.v, dumps(row.body))
+
+
+def read_applied(row: Sequence[Any], path: Path) -> AppliedRow:
+    """The same back; a row without its last column has no body. Damaged if that is no JSON object."""
+    try:
+        body = json.loads(row[6]) if len(row) > 6 else {}
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise damaged(path, f"what event {row[0]} has applied can't be read")
+    seq, t_us, by, digest, commit, v = row[:6]
+    return AppliedRow(seq, t_us, by, digest, commit, v, body)
 
 
 def pack_snapshot(snapshot: Snapshot) -> tuple[Any, ...]:

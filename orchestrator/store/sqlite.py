@@ -20,13 +20,14 @@ from orchestrator.model.clock import Clock
 from orchestrator.model.errors import Fenced
 from orchestrator.store import connect, rows
 from orchestrator.store.backup import backup_file
-from orchestrator.store.base import HistoryRow, Snapshot
+from orchestrator.store.base import AppliedRow, HistoryRow, Snapshot
 from orchestrator.store.faults import Damaged, damaged
 from orchestrator.store.history import SqlHistoryReader
 from orchestrator.store.lock import LedgerLock
 from orchestrator.store.writer import CommitFailed, Head, Writer
 
 SNAPSHOTS_KEPT = 3
+APPLIED_KEPT = 100  # a cluster of 10,000 nodes takes a megabyte each
 PRUNE_CHUNK = (
     10_000  # events a transaction, so that a prune neither bloats the WAL nor holds the lock for long
 )
@@ -59,12 +60,18 @@ class SqliteStore:
     # --- events -------------------------------------------------------------------------------------------------
 
     def append(
-        self, events: Sequence[StoredEvent], ended: Sequence[HistoryRow] = (), *, restore_noted: bool = False
+        self,
+        events: Sequence[StoredEvent],
+        ended: Sequence[HistoryRow] = (),
+        applied: Sequence[AppliedRow] = (),
+        *,
+        restore_noted: bool = False,
     ) -> None:
         """One durable transaction. Fenced, Unavailable; ValueError for events that don't continue the ledger."""
         prepared = [rows.event_row(event) for event in events]
         histories = [rows.history_row(row) for row in ended]
         records = [rows.record_row(row) for row in ended]
+        clusters = [rows.applied_row(row) for row in applied]
         try:
             with self._writer.transaction("write to") as (connection, head):
                 self._check_epoch(head)
@@ -72,6 +79,7 @@ class SqliteStore:
                 _insert_events(connection, events, prepared, head)
                 _many(connection, rows.UPSERT_HISTORY, histories)
                 _many(connection, rows.UPSERT_RECORD, records)
+                _insert_applied(connection, clusters)
                 if restore_noted:
                     connection.execute("UPDATE meta SET restored_us = 0")
         except CommitFailed as failure:
@@ -207,6 +215,12 @@ def _insert_events(
     _many(connection, rows.INSERT_EVENTS, prepared)
     days = rows.new_days(events, head.t_us if head.seq else None)
     _many(connection, rows.INSERT_SEGMENTS, list(days))
+
+
+def _insert_applied(connection: sqlite3.Connection, clusters: list[tuple[Any, ...]]) -> None:
+    if clusters:
+        connection.executemany(rows.UPSERT_APPLIED, clusters)
+        connection.execute(rows.FORGET_APPLIED, (APPLIED_KEPT,))
 
 
 def _many(connection: sqlite3.Connection, statement: str, values: list[tuple[Any, ...]]) -> None:

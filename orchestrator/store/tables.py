@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 REVISION = (
-    "0001"  # the newest in migrations/versions; kept here so that opening a current ledger imports no Alembic
+    "0002"  # the newest in migrations/versions; kept here so that opening a current ledger imports no Alembic
 )
 FORMAT = 1  # of what the columns hold: bodies are compact JSON text, snapshots are zlib over JSON
 
@@ -100,4 +100,17 @@ RECORDS = Table(
     METADATA,
     Column("job", _KEY, ForeignKey("history.job", ondelete="CASCADE"), primary_key=True, autoincrement=False),
     Column("record", Text, nullable=False),
+)
+
+# What was applied to the cluster; kept when the events around it have been pruned, so that there is a way back.
+APPLIED = Table(
+    "applied",
+    METADATA,
+    Column("seq", _KEY, primary_key=True, autoincrement=False),  # of its event
+    Column("t_us", BigInteger, nullable=False),
+    Column("by", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("commit_name", Text, nullable=False),  # `commit` is a word of SQL's own
+    Column("v", Integer, nullable=False),  # of the event's body
+    Column("body", Text, nullable=False),
 )

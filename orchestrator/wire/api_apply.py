@@ -148,3 +148,27 @@ class Recorded(Answer):
     desired: list[dict[str, Any]] = Field(description="What is to be had, by digest.")
     nodes: dict[str, str] = Field(description="Digest of what each host was last seen to have; empty: never.")
     hosts: dict[str, dict[str, Any]] = Field(description="What a probe read of each host.")
+
+
+class Record(Answer):
+    """What was applied to the cluster at one time."""
+
+    record: str = Field(description="Name of the record.", examples=["r812"])
+    at: datetime
+    by: str
+    commit: str = Field(description="Commit of the file, where it was known.")
+    digest: str = Field(description="Of the cluster.")
+    current: bool = Field(description="Whether it is what the controller goes by now.")
+
+
+class RecordList(Page):
+    """What was applied, newest first; the last 100 are kept."""
+
+    kind: Literal["RecordList"] = "RecordList"
+    items: list[Record]
+
+
+class RecordedSpec(Record):
+    """A record with its cluster."""
+
+    spec: dict[str, Any] = Field(description="In base units, without what is at its default.")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
-from orchestrator.model.codec import encode
+from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.codec import decode, encode
 from orchestrator.model.host import Desired, HostFacts, Item, ItemKind, PoolDesired, RoleState
 from orchestrator.planning.digest import digest_of
 from orchestrator.wire import api_apply as wire
@@ -125,3 +127,23 @@ def test_status_says_what_an_apply_has_left(served: Served) -> None:
     served.post(f"/applies/{name}/end", {"outcome": "partial", "detail": "p-2: no route to host"})
     found = served.get("/status").json()["apply"]
     assert (found["outcome"], found["leased"], found["detail"]) == ("partial", False, "p-2: no route to host")
+
+
+def test_records_are_listed_newest_first_and_read_one_by_one(served: Served) -> None:
+    put(served)
+    more = {"apiVersion": "gangline/v1", "kind": "ClusterSpec", "spec": encode(cluster(pool("p", nodes=3)))}
+    served.request("PUT", "/api/v1/cluster", body=more | {"commit": "0123abc"})
+    newest, before = wire.RecordList.model_validate_json(served.get("/records").body).items[:2]
+    assert (newest.commit, newest.current, before.current) == ("0123abc", True, False)
+    one = wire.RecordedSpec.model_validate_json(served.get(f"/records/{before.record}").body)
+    assert decode(ClusterSpec, one.spec) == cluster(pool("p", nodes=2))
+    assert (one.digest, one.at, one.current) == (before.digest, before.at, False)
+    again = wire.RecordedSpec.model_validate_json(served.get(f"/records/{newest.record}").body)
+    assert (decode(ClusterSpec, again.spec), again.current) == (cluster(pool("p", nodes=3)), True)
+
+
+@pytest.mark.parametrize("name", ["r999999", "r", "x", "r-1", "r1e3", "r²", "rr1", "1", "r٣", "r" + 19 * "9"])
+def test_a_record_that_there_is_not(served: Served, name: str) -> None:
+    put(served)
+    answer = served.get(f"/records/{quote(name)}")
+    assert (answer.status, answer.code) == (404, "record.not-found")

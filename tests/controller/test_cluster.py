@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.controller import commands
+from orchestrator.controller.past import from_applied
 from orchestrator.model.errors import Conflict, InputError, NotFound
 from orchestrator.model.node import Device, MarkKind, NodeFacts
 from tests.builders import GPU, cluster, facts, job, pool, queue
@@ -262,3 +263,16 @@ def test_tokens_are_made_once_and_revoked_once(tmp_path: Path) -> None:
     assert world.do(commands.RevokeToken("t", "user:root")) is None
     assert world.view.tokens == {}
     assert world.do(commands.RevokeToken("t", "user:root")).code == "token.not-found"
+
+
+def test_what_was_applied_is_kept_for_the_way_back(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=2)
+    first, second = world.spec, cluster(pool(nodes=1, gpus=4, cores=16))
+    world.do(commands.ApplyCluster(second, "user:carol", commit="0123abc"))
+    reader = world.store.reader()
+    rows = reader.applied()
+    assert [(row.by, row.commit) for row in rows] == [("user:carol", "0123abc"), ("test", "")]
+    kept = [reader.applied_at(row.seq) for row in rows]
+    assert [from_applied(row).spec for row in kept if row is not None] == [second, first]
+    assert rows[0].digest == world.state.digest
+    reader.close()

@@ -18,7 +18,7 @@ from orchestrator.ledger.events import StoredEvent
 from orchestrator.model.clock import SECOND
 from orchestrator.model.errors import Fenced, Unavailable
 from orchestrator.model.ids import AttemptId
-from orchestrator.store.base import HistoryRow
+from orchestrator.store.base import AppliedRow, HistoryRow
 from tests.builders import ALICE, job
 from tests.controller.invariants import check_world
 from tests.controller.scenes import ending_of, finish, kinds, ledger, running, small, wanted
@@ -41,7 +41,12 @@ class Failing:
         world.store.append = self.append  # type: ignore[method-assign]
 
     def append(
-        self, events: Sequence[StoredEvent], ended: Sequence[HistoryRow] = (), *, restore_noted: bool = False
+        self,
+        events: Sequence[StoredEvent],
+        ended: Sequence[HistoryRow] = (),
+        applied: Sequence[AppliedRow] = (),
+        *,
+        restore_noted: bool = False,
     ) -> None:
         self.count += 1
         late = self.fail.pop(0) if self.fail else None
@@ -49,7 +54,7 @@ class Failing:
             self.failed += 1
         if late is False:
             raise FULL
-        self._append(events, ended, restore_noted=restore_noted)
+        self._append(events, ended, applied, restore_noted=restore_noted)
         if late:
             raise FULL
 

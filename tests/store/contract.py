@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.ledger.events import StoredEvent
 from orchestrator.model.errors import Conflict, Fenced
-from orchestrator.store.base import HistoryQuery, HistoryRow, Snapshot, Store
+from orchestrator.store.base import AppliedRow, HistoryQuery, HistoryRow, Snapshot, Store
 
 DAY = 24 * 3600 * 1_000_000
 T0 = 1_796_000_000_000_000 // DAY * DAY  # a midnight, UTC
@@ -45,6 +45,11 @@ def ended(job: int, **changes: Any) -> HistoryRow:
     row = HistoryRow(
         job, f"train-{job}", "alice", "research", "succeeded", 0, T0 + job, T0 + 10 * job, {"id": job}
     )
+    return replace(row, **changes)
+
+
+def applied(seq: int, **changes: Any) -> AppliedRow:
+    row = AppliedRow(seq, T0 + seq, "user:alice", f"digest-{seq}", "0123abc", 1, {"spec": {"name": "atlas"}})
     return replace(row, **changes)
 
 
@@ -335,6 +340,35 @@ class StoreContract:
             thread.join()
         assert [row.job for row in found] == [1, 2, 1]
         reader.close()
+
+    # --- what was applied ---------------------------------------------------------------------------------------
+
+    def test_what_was_applied_comes_back_newest_first(self, store: Store) -> None:
+        store.append(batch(1, 3, claimed(store)), (), [applied(1), applied(3, commit="")])
+        reader = store.reader()
+        assert reader.applied() == [applied(3, commit="", body={}), applied(1, body={})]
+        assert [reader.applied_at(seq) for seq in (1, 2, 3)] == [applied(1), None, applied(3, commit="")]
+        reader.close()
+
+    def test_what_was_applied_outlives_its_events(self, store: Store) -> None:
+        ten_days(store)
+        epoch, (seq, t_us) = claimed(store), store.last()
+        store.append([event(seq + 1, epoch, t_us)], (), [applied(seq + 1)])
+        store.save_snapshot(Snapshot(seq + 1, t_us, 1, {}))
+        assert store.prune(1, T0 + 100 * DAY) > 0
+        assert store.reader().applied_at(seq + 1) == applied(seq + 1)
+
+    def test_the_last_hundred_are_kept(self, store: Store) -> None:
+        epoch = claimed(store)
+        for seq in range(1, 104):
+            store.append([event(seq, epoch)], (), [applied(seq)])
+        assert [row.seq for row in store.reader().applied()] == [*range(103, 3, -1)]
+
+    def test_a_refused_write_applies_nothing(self, store: Store) -> None:
+        epoch = claimed(store)
+        with pytest.raises(ValueError, match="does not continue"):
+            store.append([event(7, epoch)], (), [applied(7)])
+        assert store.reader().applied() == []
 
     # --- backup -------------------------------------------------------------------------------------------------
 

@@ -19,18 +19,19 @@ from orchestrator.model.clock import ManualClock
 from orchestrator.model.errors import Conflict, GanglineError
 from orchestrator.store import connect, schema
 from orchestrator.store.backup import verify
+from orchestrator.store.faults import Damaged
 from orchestrator.store.open import open_store
 from orchestrator.store.restore import restore
 from orchestrator.store.schema import MIGRATIONS, Schema
 from orchestrator.store.tables import EVENTS, METADATA, REVISION
-from tests.store.contract import T0, batch, claimed, ended, event
+from tests.store.contract import T0, applied, batch, claimed, ended, event
 
 GOLDEN = Path(__file__).with_name("golden")
 
 SECOND = '''
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+revision, down_revision, branch_labels, depends_on = "0003", "0002", None, None
 def upgrade():
     with op.batch_alter_table("history") as history:
         history.add_column(sa.Column("user_note", sa.Text, nullable=False, server_default="none"))
@@ -42,8 +43,8 @@ def _next_schema(tmp_path: Path, then: str = "pass") -> Schema:
     """The schema of a Gangline one revision newer than this one."""
     folder = tmp_path / "migrations"
     shutil.copytree(MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "r0002.py").write_text(SECOND.format(then=then))
-    return Schema(folder, "0002")
+    (folder / "versions" / "r0003.py").write_text(SECOND.format(then=then))
+    return Schema(folder, "0003")
 
 
 def _old_ledger(state: Path) -> list[StoredEvent]:
@@ -96,7 +97,7 @@ def test_an_older_ledger_is_upgraded_after_a_copy(tmp_path: Path) -> None:
     assert _columns(state / "ledger.db", "history")[-1] == "user_note"
     store.close()
     copies = sorted(path.name for path in state.iterdir() if "revision" in path.name)
-    assert copies == ["ledger.db.revision-0001-20261130T000000Z"]
+    assert copies == ["ledger.db.revision-0002-20261130T000000Z"]
     assert verify(state / copies[0]).last == 30
     assert "user_note" not in _columns(state / copies[0], "history")
     open_store(state, schema=newer).close()
@@ -109,7 +110,7 @@ def test_a_newer_ledger_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     open_store(state, schema=_next_schema(tmp_path)).close()
     before = (state / "ledger.db").read_bytes()
     for use in (lambda: open_store(state), lambda: verify(state / "ledger.db")):
-        with pytest.raises(GanglineError, match=r"newer Gangline \(revision 0002.*knows 0001") as caught:
+        with pytest.raises(GanglineError, match=r"newer Gangline \(revision 0003.*knows 0002") as caught:
             use()
         assert caught.value.code == "ledger.newer"
     assert (state / "ledger.db").read_bytes() == before
@@ -183,3 +184,36 @@ def test_a_ledger_of_every_released_revision_opens(tmp_path: Path, dump: Path) -
     assert store.reader().job(1) == ended(1)
     assert claimed(store) == 1_796_000_001
     store.close()
+
+
+APPLIED = """INSERT INTO "events" VALUES(4,1796083200000001,1796000000,'cluster.applied',1,'cluster',4,'user:root',
+'{"spec":{"name":"atlas"},"digest":"d4","commit":"0123abc"}');
+INSERT INTO "events" VALUES(5,1796083200000002,1796000000,'cluster.applied',1,'cluster',5,'user:root',
+'{"spec":{"name":"atlas"},"digest":"d5"}');
+COMMIT;"""
+
+
+def test_what_an_older_ledger_has_applied_is_kept_from_then_on(tmp_path: Path) -> None:
+    dump = (GOLDEN / "0001.sql").read_text().replace("COMMIT;", APPLIED)
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        connection.executescript(dump)
+    assert verify(tmp_path / "ledger.db").last == 5
+    store = open_store(tmp_path)
+    found = [(row.seq, row.by, row.digest, row.commit) for row in store.reader().applied()]
+    assert found == [(5, "user:root", "d5", ""), (4, "user:root", "d4", "0123abc")]
+    kept = store.reader().applied_at(4)
+    assert kept is not None
+    assert kept.body["spec"] == {"name": "atlas"}
+    store.close()
+
+
+def test_a_record_that_can_not_be_read_is_told_with_its_place(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.append([event(1, claimed(store))], (), [applied(1)])
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection, connection:
+        connection.execute("UPDATE applied SET body = '{'")
+    with pytest.raises(Damaged, match="what event 1 has applied"):
+        verify(tmp_path / "ledger.db")
+    with pytest.raises(Damaged, match="what event 1 has applied"):
+        open_store(tmp_path).reader().applied_at(1)

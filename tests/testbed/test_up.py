@@ -114,6 +114,22 @@ def test_what_was_changed_by_hand_is_found_named_and_healed_alone(lab: Lab) -> N
     assert lab.open_nodes() == ["h1", "h2", "h3"]
 
 
+def test_a_change_that_fails_on_a_host_is_rolled_back(lab: Lab) -> None:
+    """The way back is a plan from wherever the failed one stopped, and needs nothing of the failed one."""
+    lab.site["system"] = {"sysctls": {"net.core.somaxconn": "7777"}, "packages": {"jq": "no-such-version"}}
+    lab.write()
+    failed = lab.apply()
+    assert (failed.code, "jq" in failed.err) == (4, True), failed
+    back = lab.run("rollback", "--yes").ok()
+    assert "its file does not know that" in back.err
+    assert lab.open_nodes() == ["h1", "h2", "h3"]
+    for host in lab.hosts:
+        assert "7777" not in host.inside("cat /etc/sysctl.d/90-gangline.conf").check()
+    del lab.site["system"]
+    lab.write()
+    assert (lab.plan().get("changes", []), lab.drift()) == ([], [])
+
+
 def test_a_plan_from_another_machine_wants_no_other_authority(lab: Lab) -> None:
     """As in CI: another state folder, and the controller by its address and a token."""
     with lab.client() as client:
