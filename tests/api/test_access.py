@@ -47,6 +47,8 @@ GET    /status                     401 200 200 200 200 200 403 403
 GET    /cluster                    401 200 200 200 200 200 403 403
 PUT    /cluster                    401 403 403 403 422 422 403 403
 GET    /recorded                   401 200 200 200 200 200 403 403
+GET    /records                    401 200 200 200 200 200 403 403
+GET    /records/r999999            401 404 404 404 404 404 403 403
 GET    /applies                    401 200 200 200 200 200 403 403
 POST   /applies                    401 403 403 403 201 201 403 403
 GET    /applies/apply-1            401 404 404 404 404 404 403 403
@@ -133,7 +135,7 @@ def test_table_has_every_route() -> None:
 
 def _without_names(path: str) -> str:
     """A path of the table with {} for what names one thing."""
-    return re.sub(r"/(apply-1|s1|p-1|tok-none)(?=/|$)", "/{}", path)
+    return re.sub(r"/(apply-1|s1|p-1|tok-none|r999999)(?=/|$)", "/{}", path)
 
 
 def _shape(path: str) -> str:
