@@ -4,7 +4,8 @@ Comes in: the inbox, the store, the clock. Goes out: events, answers, the publis
 core thread, which alone touches State.
 
 An error of the disk ends nothing: whoever was to be answered in that cycle is told, State is read anew, and the loop
-goes on. Only a newer controller (Fenced) or a ledger that can't be read ends it.
+goes on. A command that fails as nobody had foreseen is told so, and those that came with it are handled without it.
+Only a newer controller (Fenced) or a ledger that can't be read ends it.
 """
 
 from __future__ import annotations
@@ -128,9 +129,11 @@ class Core:
 
     def _take_in(self, items: list[Item]) -> None:
         """Each command into facts and its answer, what time brings, and one commit for all of it."""
+        left = list(items)
+        while (broken := self._handle_all(left)) is not None:
+            del left[broken]
+            self._start_over()
         writer = self._desk.writer
-        for item in items:
-            item.answer = self._handle(item)
         self._timers.due(self._desk)
         if writer.dirty:
             failpoint("controller.intent.before-commit")
@@ -139,21 +142,32 @@ class Core:
         else:
             writer.stay_sure()
 
+    def _handle_all(self, items: list[Item]) -> int | None:
+        """Answer each; the place of the first that failed as nobody had foreseen: half of it may be in State now."""
+        for place, item in enumerate(items):
+            try:
+                item.answer = self._handle(item)
+            except Exception as error:
+                log.exception("a command failed: %s", type(item.command).__name__)
+                item.answer = GanglineError(
+                    "controller.internal",
+                    f"the controller could not handle this: {error}",
+                    "its log has the details",
+                )
+                return place
+        return None
+
     def _handle(self, item: Item) -> Any:
-        """A refusal is an answer. Anything unforeseen spoils the batch: half a command must not become facts."""
+        """A refusal is an answer. What a question fails with has changed nothing."""
         try:
             return intake.handle(self._desk, item.command)
         except GanglineError as error:
             return error
         except Exception as error:
-            log.exception("a command failed: %s", type(item.command).__name__)
-            if isinstance(item.command, Query):
-                return Unavailable("controller.query", f"the question could not be answered: {error}")
-            raise Unavailable(
-                "controller.internal",
-                f"the controller could not handle this: {error}",
-                "its log has the details",
-            ) from error
+            if not isinstance(item.command, Query):
+                raise
+            log.exception("a question failed")
+            return Unavailable("controller.query", f"the question could not be answered: {error}")
 
     def _answer(self, items: list[Item]) -> None:
         if items:
@@ -200,11 +214,15 @@ class Core:
         for item in items:
             item.answer = error
         self._answer(items)
+        self._start_over()
+        self._publish({})
+        self._wait_s = RETRY_S
+
+    def _start_over(self) -> None:
+        """State from the disk; what was heard since then may not be in it, so nodes have to tell again."""
         self._desk.writer.reload()
         self._desk.forget()
         self._beats.forget()
-        self._publish({})
-        self._wait_s = RETRY_S
 
     def _snapshot(self) -> None:
         """Keep the state; a disk that can't take it now will be asked again later."""

@@ -16,7 +16,7 @@ from orchestrator.controller import commands, intake
 from orchestrator.controller.inbox import Item
 from orchestrator.ledger.events import StoredEvent
 from orchestrator.model.clock import SECOND
-from orchestrator.model.errors import Fenced, Unavailable
+from orchestrator.model.errors import Fenced, GanglineError, Unavailable
 from orchestrator.model.ids import AttemptId
 from orchestrator.store.base import AppliedRow, HistoryRow
 from tests.builders import ALICE, job
@@ -244,7 +244,7 @@ def test_a_snapshot_that_can_not_be_written_is_tried_again_later(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_unforeseen_error_spoils_its_cycle_alone(
+def test_an_unforeseen_error_is_told_to_its_command_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     world = small(tmp_path)
@@ -262,11 +262,14 @@ def test_an_unforeseen_error_spoils_its_cycle_alone(
     second = world.submit(job())
     monkeypatch.setitem(intake.HANDLERS, commands.HoldJob, broken)
     seq = world.state.seq
-    answers = put(world, submit(), commands.HoldJob(second, "user:alice"), submit())
-    assert [type(answer) for answer in answers] == [Unavailable] * 3
-    assert {answer.code for answer in answers} == {"controller.internal"}
-    assert "a bug" in answers[0].message
-    assert kinds(world, seq) == [], "half a command became facts"
+    bad = commands.HoldJob(second, "user:alice")
+    answers = put(world, submit(), bad, submit(), bad, commands.Query(lambda state: state.next_job))
+    assert answers[0::2] == [commands.Submitted(second + 1), commands.Submitted(second + 2), second + 3]
+    assert {(type(answer), answer.code) for answer in answers[1::2]} == {
+        (GanglineError, "controller.internal")
+    }
+    assert "a bug" in answers[1].message
+    assert kinds(world, seq) == ["job.submitted"] * 2, "half a command became facts"
     assert str(world.view.jobs[second].state) == "waiting"
     check_world(world)
     assert isinstance(put(world, submit())[0], commands.Submitted), "the loop goes on"
