@@ -12,7 +12,6 @@ from typing import Any
 from orchestrator.controller import acceptance, applies, commands, outcome, recover, sync
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
-from orchestrator.ledger.apply_jobs import KEYS_KEPT_US
 from orchestrator.ledger.records import Job, Node
 from orchestrator.model.attempt import EndCause, JobState
 from orchestrator.model.clock import SECOND
@@ -35,8 +34,8 @@ def handle(desk: Desk, command: commands.Command) -> Any:
 def submit(desk: Desk, command: commands.Submit) -> commands.Submitted:
     """A job in, unless it can never run, its queue is full, or its key has made one before."""
     state = desk.state
-    known = state.keys.get(command.key) if command.key else None
-    if known is not None and known.t_us > desk.clock.now_us() - KEYS_KEPT_US:
+    known = desk.writer.made_by(command.key) if command.key else None
+    if known is not None:
         if known.digest == command.digest:
             return commands.Submitted(known.job, repeated=True)
         raise Conflict(
@@ -50,7 +49,7 @@ def submit(desk: Desk, command: commands.Submit) -> commands.Submitted:
     _check_waiting(desk, command)
     job_id = state.next_job
     body = events.JobSubmitted(job_id, command.spec, command.owner, command.key, command.digest)
-    desk.writer.job(job_id, body, command.by)
+    desk.writer.submitted(body, command.by)
     return commands.Submitted(job_id)
 
 

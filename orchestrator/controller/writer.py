@@ -21,7 +21,7 @@ from orchestrator.ledger.snapshot import VERSION, from_plain, to_plain
 from orchestrator.ledger.state import State
 from orchestrator.model.clock import SECOND, Clock
 from orchestrator.model.errors import GanglineError, Unavailable
-from orchestrator.store.base import HistoryRow, Snapshot, Store
+from orchestrator.store.base import KEYS_KEPT_US, HistoryRow, KeyRow, Snapshot, Store
 
 BY_CONTROLLER = "controller"
 BY_SCHEDULER = "scheduler"
@@ -55,6 +55,7 @@ class Writer:
         self._clock = clock
         self._pending: list[Event] = []
         self._ended: list[HistoryRow] = []
+        self._keys: dict[str, KeyRow] = {}
         self._restore_noted = False
         self.touched_jobs: dict[int, Job | None] = {}
         self.touched_nodes: dict[str, bool] = {}
@@ -122,6 +123,18 @@ class Writer:
             self.ended_job(before)
         return event
 
+    def submitted(self, body: events.JobSubmitted, by: str) -> None:
+        """Record a submit, and keep its key with the events of its batch."""
+        event = self.job(body.job, body, by)
+        if body.key:
+            self._keys[body.key] = KeyRow(body.key, body.job, body.digest, event.t_us)
+
+    def made_by(self, key: str) -> KeyRow | None:
+        """What an Idempotency-Key has made within the last day, or None."""
+        found = self._keys.get(key) or self._store.key(key)
+        good = found is not None and found.t_us > self._clock.now_us() - KEYS_KEPT_US
+        return found if good else None
+
     def token(self, token_id: str, body: Any, by: str) -> Event:
         """Record a fact of a token."""
         self.touched_tokens = True
@@ -161,10 +174,10 @@ class Writer:
             return
         stored = [to_stored(event) for event in self._pending]
         applied = [past.applied_row(one) for one in stored if one.type == past.TYPE]
-        ended, noted = self._ended, self._restore_noted
-        self._pending, self._ended, self._restore_noted = [], [], False
+        ended, keys, noted = self._ended, list(self._keys.values()), self._restore_noted
+        self._drop_pending()
         try:
-            self._store.append(stored, ended, applied, restore_noted=noted)
+            self._store.append(stored, ended, applied, keys, restore_noted=noted)
         except Unavailable:
             self.reload()
             raise
@@ -184,9 +197,12 @@ class Writer:
 
     def reload(self) -> None:
         """Forget what is pending and read State anew."""
-        self._pending, self._ended, self._restore_noted = [], [], False
+        self._drop_pending()
         self.state = self._load()
         self.everything_touched = self.stirred = True
+
+    def _drop_pending(self) -> None:
+        self._pending, self._ended, self._keys, self._restore_noted = [], [], {}, False
 
     def snapshot(self) -> None:
         """Keep the present state, so that a start reads less. Only between commits."""

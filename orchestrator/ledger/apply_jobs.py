@@ -7,8 +7,6 @@ Each handler checks what the event presupposes and raises ValueError or KeyError
 
 from __future__ import annotations
 
-from itertools import takewhile
-
 from orchestrator.ledger import events
 from orchestrator.ledger.apply_nodes import settle
 from orchestrator.ledger.events import Event
@@ -22,7 +20,6 @@ from orchestrator.ledger.records import (
     NodeFault,
     Orphan,
     Part,
-    SubmitKey,
 )
 from orchestrator.ledger.state import State, amounts, attempt_placements
 from orchestrator.model.attempt import (
@@ -34,8 +31,6 @@ from orchestrator.model.attempt import (
     RankFailure,
 )
 from orchestrator.model.ids import AttemptId
-
-KEYS_KEPT_US = 24 * 3600 * 1_000_000  # an Idempotency-Key is good for a day
 
 
 def _require(condition: bool, problem: str) -> None:
@@ -70,22 +65,11 @@ def submitted(state: State, event: Event, body: events.JobSubmitted) -> None:
     state.jobs[job.id] = job
     state.next_job = job.id + 1
     state.open_scope(job)
-    if body.key:
-        _remember_key(state, event.t_us, body)
     if body.spec.hold:
         job.state = JobState.HELD
         job.hold = Hold("submitted with hold", "held", event.by, event.t_us)
     else:
         state.enqueue(job)
-
-
-def _remember_key(state: State, t_us: int, body: events.JobSubmitted) -> None:
-    old = takewhile(
-        lambda key: state.keys[key].t_us <= t_us - KEYS_KEPT_US, state.keys
-    )  # they stand oldest first
-    for key in list(old):
-        del state.keys[key]
-    state.keys[body.key] = SubmitKey(body.job, body.digest, t_us)
 
 
 def held(state: State, event: Event, body: events.JobHeld) -> None:

@@ -177,15 +177,6 @@ class Token:
 
 
 @dataclass(slots=True)
-class SubmitKey:
-    """An Idempotency-Key and the job it made; kept for a day."""
-
-    job: int
-    digest: str
-    t_us: int
-
-
-@dataclass(slots=True)
 class Orphan:
     """What one node holds of an attempt that the ledger does not know."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.ledger.records import Apply, Job, Node, Orphan, SubmitKey, Token
+from orchestrator.ledger.records import Apply, Job, Node, Orphan, Token
 from orchestrator.ledger.state import State
 from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.codec import decode, encode
 from orchestrator.model.host import PoolDesired
 
-VERSION = 1  # of this format; a reader takes its own version and those it has an upcaster for
+VERSION = 2  # of this format; version 1 had the keys of submits as well, which the store keeps now
 
 
 def to_plain(state: State) -> dict[str, Any]:
@@ -31,7 +31,6 @@ def to_plain(state: State) -> dict[str, Any]:
         "nodes": [encode(node) for node in state.nodes.values()],
         "jobs": [encode(job) for job in state.jobs.values()],
         "tokens": [encode(token) for token in state.tokens.values()],
-        "keys": {key: encode(value) for key, value in state.keys.items()},
         "orphans": [encode(orphan) for orphan in state.orphans.values()],
         **_changes(state),
     }
@@ -73,6 +72,5 @@ def from_plain(plain: dict[str, Any]) -> State:
     state.desired = {
         one.digest: one for one in (decode(PoolDesired, each) for each in plain.get("desired", ()))
     }
-    state.keys = {key: decode(SubmitKey, value) for key, value in plain["keys"].items()}
     state.rebuild()
     return state

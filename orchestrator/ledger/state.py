@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from orchestrator.ledger.capacity import Capacity, mask_of
 from orchestrator.ledger.limits import Amounts, LimitTree
-from orchestrator.ledger.records import Apply, Attempt, Job, Node, Orphan, SubmitKey, Token
+from orchestrator.ledger.records import Apply, Attempt, Job, Node, Orphan, Token
 from orchestrator.model.attempt import JobState, PartState, Placement
 from orchestrator.model.cluster import ClusterSpec, Pool, Queue
 from orchestrator.model.host import PoolDesired
@@ -83,7 +83,6 @@ class State:
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[int, Job] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)
-    keys: dict[str, SubmitKey] = field(default_factory=dict)
     orphans: dict[OrphanKey, Orphan] = field(default_factory=dict)  # as they were listed, the last one last
     desired: dict[str, PoolDesired] = field(
         default_factory=dict

@@ -15,6 +15,8 @@ from typing import Any, Protocol
 
 from orchestrator.ledger.events import StoredEvent
 
+KEYS_KEPT_US = 24 * 3600 * 1_000_000  # an Idempotency-Key is good for a day
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -56,6 +58,17 @@ class AppliedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyRow:
+    """The job that an Idempotency-Key has made, the digest of the document that came with it, and when (UTC
+    microseconds)."""
+
+    key: str
+    job: int
+    digest: str
+    t_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryQuery:
     """A page of ended jobs, newest id first: ids below `before` (0: from the newest), at most `limit`.
 
@@ -82,11 +95,15 @@ class Store(Protocol):
         events: Sequence[StoredEvent],
         ended: Sequence[HistoryRow] = (),
         applied: Sequence[AppliedRow] = (),
+        keys: Sequence[KeyRow] = (),
         *,
         restore_noted: bool = False,
     ) -> None:
         """One durable transaction. Of `applied` the last 100 are kept, however old their events are. `restore_noted`
         clears `restored_us`. Fenced, Unavailable (disk full, I/O)."""
+
+    def key(self, key: str) -> KeyRow | None:
+        """What a key of the last day has made, or None; maybe also of an older one."""
 
     def tail(self, after: int) -> Iterator[StoredEvent]:
         """Events with seq > after, in order. ValueError with the place if the ledger has a gap or can't be read."""
@@ -104,7 +121,8 @@ class Store(Protocol):
         """If this ledger was put back from a backup and no controller has noted that: the backup's time, else 0."""
 
     def prune(self, keep_days: int, now_us: int) -> int:
-        """Drop whole day segments that are older and covered by a snapshot; how many events went."""
+        """Drop whole day segments that are older and covered by a snapshot, and keys that are older than a day; how
+        many events went."""
 
     def backup(self, target: str) -> None:
         """A consistent copy of the ledger into one new file while work goes on. Conflict if the file exists."""

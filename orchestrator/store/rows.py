@@ -25,7 +25,7 @@ from sqlalchemy.sql.expression import ClauseElement
 from orchestrator.ledger.events import StoredEvent
 from orchestrator.store.base import AppliedRow, HistoryRow, Snapshot
 from orchestrator.store.faults import damaged
-from orchestrator.store.tables import APPLIED, EVENTS, HISTORY, RECORDS, SEGMENTS, SNAPSHOTS
+from orchestrator.store.tables import APPLIED, EVENTS, HISTORY, KEYS, RECORDS, SEGMENTS, SNAPSHOTS
 
 TAIL_PAGE = 1000  # events read at a time, so that folding a long tail holds no read transaction open
 DAY_US = 24 * 3600 * 1_000_000
@@ -54,6 +54,9 @@ UPSERT_RECORD = _upsert(RECORDS)
 ALL_APPLIED = _sql(select(APPLIED))
 UPSERT_APPLIED = _upsert(APPLIED)
 FORGET_APPLIED = "DELETE FROM applied WHERE seq NOT IN (SELECT seq FROM applied ORDER BY seq DESC LIMIT ?)"
+
+UPSERT_KEY = _upsert(KEYS)
+ONE_KEY = _sql(select(KEYS).where(KEYS.c.key == bindparam("key")))
 
 ONE_SNAPSHOT = _sql(select(SNAPSHOTS).where(SNAPSHOTS.c.seq == bindparam("seq")))
 

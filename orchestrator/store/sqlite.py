@@ -20,7 +20,7 @@ from orchestrator.model.clock import Clock
 from orchestrator.model.errors import Fenced
 from orchestrator.store import connect, rows
 from orchestrator.store.backup import backup_file
-from orchestrator.store.base import AppliedRow, HistoryRow, Snapshot
+from orchestrator.store.base import KEYS_KEPT_US, AppliedRow, HistoryRow, KeyRow, Snapshot
 from orchestrator.store.faults import Damaged, damaged
 from orchestrator.store.history import SqlHistoryReader
 from orchestrator.store.lock import LedgerLock
@@ -64,6 +64,7 @@ class SqliteStore:
         events: Sequence[StoredEvent],
         ended: Sequence[HistoryRow] = (),
         applied: Sequence[AppliedRow] = (),
+        keys: Sequence[KeyRow] = (),
         *,
         restore_noted: bool = False,
     ) -> None:
@@ -72,6 +73,7 @@ class SqliteStore:
         histories = [rows.history_row(row) for row in ended]
         records = [rows.record_row(row) for row in ended]
         clusters = [rows.applied_row(row) for row in applied]
+        known = [(row.key, row.job, row.digest, row.t_us) for row in keys]
         try:
             with self._writer.transaction("write to") as (connection, head):
                 self._check_epoch(head)
@@ -80,11 +82,16 @@ class SqliteStore:
                 _many(connection, rows.UPSERT_HISTORY, histories)
                 _many(connection, rows.UPSERT_RECORD, records)
                 _insert_applied(connection, clusters)
+                _many(connection, rows.UPSERT_KEY, known)
                 if restore_noted:
                     connection.execute("UPDATE meta SET restored_us = 0")
         except CommitFailed as failure:
             if not events or not self._writer.landed(failure, events[-1].seq, self._epoch):
                 raise failure.shown from failure.__cause__
+
+    def key(self, key: str) -> KeyRow | None:
+        """What a key has made, or None."""
+        return next((KeyRow(*row) for row in self._writer.read(rows.ONE_KEY, (key,))), None)
 
     def tail(self, after: int) -> Iterator[StoredEvent]:
         """Events with seq > after. Damaged (a ValueError), with the place, if one is missing or can't be read."""
@@ -132,6 +139,7 @@ class SqliteStore:
         The day of the newest event stays, so that the ledger always knows where it ends. A call drops `at_most` events
         (0: all there are) from the front; whoever must not wait long calls again until it returns 0.
         """
+        self._forget_keys(now_us - KEYS_KEPT_US)
         first_kept = rows.day_of(now_us - keep_days * rows.DAY_US)
         days = pairwise(self._writer.read("SELECT day, first_seq FROM segments ORDER BY first_seq"))
         old = [(day, first, after) for (day, first), (_, after) in days if day < first_kept]
@@ -194,6 +202,16 @@ class SqliteStore:
             except Damaged:
                 continue
             yield snapshot
+
+    def _forget_keys(self, until_us: int) -> None:
+        old = "SELECT key FROM submit_keys WHERE t_us <= ? LIMIT ?"
+        while self._writer.read(old, (until_us, 1)):
+            with self._writer.repeatable("prune") as (connection, head):
+                self._check_epoch(head)
+                connection.execute(
+                    f"DELETE FROM submit_keys WHERE key IN ({old})",  # noqa: S608 - the text above
+                    (until_us, PRUNE_CHUNK),
+                )
 
     def _drop_day(self, day: str, first: int, after: int, at_most: int) -> int:
         """Delete events `first` to `after` - 1, or the first `at_most` of them; a kill in between leaves no gap."""

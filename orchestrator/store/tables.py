@@ -114,3 +114,14 @@ APPLIED = Table(
     Column("v", Integer, nullable=False),  # of the event's body
     Column("body", Text, nullable=False),
 )
+
+# What an Idempotency-Key has made, so that a submit that is sent again makes no second job.
+KEYS = Table(
+    "submit_keys",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("job", BigInteger, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("t_us", BigInteger, nullable=False),
+    Index("submit_keys_t", "t_us"),
+)

@@ -18,7 +18,7 @@ from orchestrator.ledger.events import StoredEvent
 from orchestrator.model.clock import SECOND
 from orchestrator.model.errors import Fenced, GanglineError, Unavailable
 from orchestrator.model.ids import AttemptId
-from orchestrator.store.base import AppliedRow, HistoryRow
+from orchestrator.store.base import AppliedRow, HistoryRow, KeyRow
 from tests.builders import ALICE, job
 from tests.controller.invariants import check_world
 from tests.controller.scenes import ending_of, finish, kinds, ledger, running, small, wanted
@@ -45,6 +45,7 @@ class Failing:
         events: Sequence[StoredEvent],
         ended: Sequence[HistoryRow] = (),
         applied: Sequence[AppliedRow] = (),
+        keys: Sequence[KeyRow] = (),
         *,
         restore_noted: bool = False,
     ) -> None:
@@ -54,7 +55,7 @@ class Failing:
             self.failed += 1
         if late is False:
             raise FULL
-        self._append(events, ended, applied, restore_noted=restore_noted)
+        self._append(events, ended, applied, keys, restore_noted=restore_noted)
         if late:
             raise FULL
 

@@ -75,13 +75,30 @@ def test_a_key_is_good_for_a_day(tmp_path: Path, after_s: int) -> None:
     assert isinstance(other, Conflict)
 
 
-def test_old_keys_are_forgotten(tmp_path: Path) -> None:
+def test_old_keys_are_forgotten_with_the_next_snapshot(tmp_path: Path) -> None:
     world = small(tmp_path)
     for number in range(3):
         put(world, job(), f"old-{number}", "d")
     world.clock.advance(DAY_S)
     put(world, job(), "new", "d")
-    assert list(world.state.keys) == ["new"]
+    world.core._snapshot()
+    assert [name for name in ("old-0", "old-1", "old-2", "new") if world.store.key(name)] == ["new"]
+
+
+def test_a_key_that_was_not_written_makes_no_job_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk refuses the batch: the same key, sent again, makes the job then, once."""
+    world = small(tmp_path)
+    with monkeypatch.context() as full:
+        full.setattr(world.store, "append", _full)
+        assert isinstance(put(world, job(), "k", "d1"), Unavailable)
+    assert put(world, job(), "k", "d1") == commands.Submitted(1)
+    assert put(world, job(), "k", "d1") == commands.Submitted(1, repeated=True)
+
+
+def _full(*_: object, **__: object) -> None:
+    raise Unavailable("ledger.disk-full", "no space left")
 
 
 # --- what can never run -----------------------------------------------------------------------------------------

@@ -134,9 +134,7 @@ class Teller:
             hold=dice.random() < 0.2,
             queue=where,
         )
-        key = f"key-{dice.randint(0, 5)}" if dice.random() < 0.4 else ""
-        if key in self.state.keys:
-            key = ""
+        key = f"key-{self.state.next_job}" if dice.random() < 0.4 else ""
         return events.JobSubmitted(
             self.state.next_job, spec, dice.choice((ALICE, BOB)), key, "digest" if key else ""
         )

@@ -140,9 +140,10 @@ def test_a_golden_ledger_folds_to_its_golden_snapshot() -> None:
     check_state(state)
 
 
-def test_a_golden_snapshot_opens_and_is_written_as_it_was() -> None:
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+def test_a_golden_snapshot_opens_and_is_written_in_the_present_form(version: int) -> None:
+    state = from_plain(json.loads((GOLDEN / f"snapshot-{version}.json").read_text()))
     snapshot = json.loads((GOLDEN / f"snapshot-{VERSION}.json").read_text())
-    state = from_plain(snapshot)
     assert json.loads(json.dumps(to_plain(state))) == snapshot
     check_state(state)
 

@@ -25,7 +25,7 @@ from tests.model import values
 # Reasons alone are never stored or sent by the codec: their facts are text or number, which it refuses on purpose.
 MODEL = [cls for cls in values.model_classes() if cls is not Reason]
 EVENTS = list(events.TYPE_OF)
-RECORDS = [records.Job, records.Node, records.Token, records.SubmitKey, records.Orphan]
+RECORDS = [records.Job, records.Node, records.Token, records.Orphan]
 ALL = [*MODEL, *EVENTS, *RECORDS]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.ledger.events import StoredEvent
 from orchestrator.model.errors import Conflict, Fenced
-from orchestrator.store.base import AppliedRow, HistoryQuery, HistoryRow, Snapshot, Store
+from orchestrator.store.base import AppliedRow, HistoryQuery, HistoryRow, KeyRow, Snapshot, Store
 
 DAY = 24 * 3600 * 1_000_000
 T0 = 1_796_000_000_000_000 // DAY * DAY  # a midnight, UTC
@@ -340,6 +340,31 @@ class StoreContract:
             thread.join()
         assert [row.job for row in found] == [1, 2, 1]
         reader.close()
+
+    # --- keys of submits ----------------------------------------------------------------------------------------
+
+    def test_a_key_is_known_from_its_write_on(self, store: Store) -> None:
+        row = KeyRow("alice:1", 1, "d1", T0)
+        assert store.key("alice:1") is None
+        store.append([event(1, claimed(store))], keys=[row])
+        assert (store.key("alice:1"), store.key("alice:2"), store.key("")) == (row, None, None)
+
+    def test_a_key_that_is_used_again_means_the_newer_job(self, store: Store) -> None:
+        epoch = claimed(store)
+        store.append([event(1, epoch)], keys=[KeyRow("k", 1, "d1", T0)])
+        store.append([event(2, epoch)], keys=[KeyRow("k", 2, "d2", T0 + DAY)])
+        assert store.key("k") == KeyRow("k", 2, "d2", T0 + DAY)
+
+    def test_keys_go_after_a_day(self, store: Store) -> None:
+        rows = [KeyRow(f"k{n}", n, "d", T0 + n) for n in range(5)]
+        store.append([event(1, claimed(store))], keys=rows)
+        assert store.prune(30, T0 + DAY + 2) == 0
+        assert [store.key(row.key) for row in rows] == [None, None, None, *rows[3:]]
+
+    def test_a_refused_write_keeps_no_key(self, store: Store) -> None:
+        with pytest.raises(ValueError, match="does not continue"):
+            store.append([event(7, claimed(store))], keys=[KeyRow("k", 7, "d", T0)])
+        assert store.key("k") is None
 
     # --- what was applied ---------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from orchestrator.model.clock import ManualClock
 from orchestrator.model.errors import Conflict, GanglineError
 from orchestrator.store import connect, schema
 from orchestrator.store.backup import verify
+from orchestrator.store.base import KeyRow
 from orchestrator.store.faults import Damaged
 from orchestrator.store.open import open_store
 from orchestrator.store.restore import restore
@@ -190,6 +191,8 @@ APPLIED = """INSERT INTO "events" VALUES(4,1796083200000001,1796000000,'cluster.
 '{"spec":{"name":"atlas"},"digest":"d4","commit":"0123abc"}');
 INSERT INTO "events" VALUES(5,1796083200000002,1796000000,'cluster.applied',1,'cluster',5,'user:root',
 '{"spec":{"name":"atlas"},"digest":"d5"}');
+INSERT INTO "events" VALUES(6,1796083200000003,1796000000,'job.submitted',1,'job/6',6,'user:alice',
+'{"job":6,"key":"alice:1","digest":"d"}');
 COMMIT;"""
 
 
@@ -197,13 +200,14 @@ def test_what_an_older_ledger_has_applied_is_kept_from_then_on(tmp_path: Path) -
     dump = (GOLDEN / "0001.sql").read_text().replace("COMMIT;", APPLIED)
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
         connection.executescript(dump)
-    assert verify(tmp_path / "ledger.db").last == 5
+    assert verify(tmp_path / "ledger.db").last == 6
     store = open_store(tmp_path)
     found = [(row.seq, row.by, row.digest, row.commit) for row in store.reader().applied()]
     assert found == [(5, "user:root", "d5", ""), (4, "user:root", "d4", "0123abc")]
     kept = store.reader().applied_at(4)
     assert kept is not None
     assert kept.body["spec"] == {"name": "atlas"}
+    assert store.key("alice:1") == KeyRow("alice:1", 6, "d", 1796083200000003)
     store.close()
 
 
