@@ -7,6 +7,7 @@ Called by: the command's table.
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,13 @@ import click
 
 from orchestrator.cli import completing, options
 from orchestrator.cli.arguments import COUNT, NUMBER, SPAN, VARIABLE, Whole
-from orchestrator.cli.session import current
+from orchestrator.cli.session import current, note
 from orchestrator.cli.verbs import SETTINGS, Example, verb
 
 if TYPE_CHECKING:
     from orchestrator.cli.job_file import Asked
+
+TAKE_BACK_S = 5.0  # how long someone who has pressed Ctrl-C is kept
 
 
 @verb(
@@ -125,10 +128,9 @@ def run(
     document = document_of(_asked(command, env, workdir, gpu_model, more))
     _check(document)
     current().returns_job_code()
-    with connect() as client:
-        made = client.submit(document)
+    made = _submit(document)
     with connect(patience_s=PATIENCE_S) as client:
-        return Attached(client, label=label, quiet=quiet, own=True).stay(made.id)
+        return Attached(client, label=label, quiet=quiet, own=True).stay(made)
 
 
 def _asked(
@@ -159,6 +161,21 @@ def _asked(
         output=str(more["output_file"]),
         env=({"PATH": path} if path else {}) | dict(env),
     )
+
+
+def _submit(document: dict[str, object]) -> int:
+    """Its id. Whoever interrupts this wants no job: one that was made all the same is found by its key, and ended."""
+    from orchestrator.cli.contexts import connect
+
+    key = secrets.token_urlsafe(16)
+    with connect() as client:
+        try:
+            return client.submit(document, key).id
+        except KeyboardInterrupt:
+            note("interrupted while it was submitted: making sure that no job is left")
+            with connect(patience_s=TAKE_BACK_S) as again:
+                again.cancel(again.submit(document, key).id, "interrupted while it was submitted")
+            raise
 
 
 def _check(document: dict[str, object]) -> None:

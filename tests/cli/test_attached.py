@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -89,6 +89,27 @@ def test_a_refusal_is_126_and_a_failure_125(
 
         monkeypatch.setattr(client, "submit", submit)
         assert gangline("run", "--", "true").code == code
+
+
+def test_an_interrupted_submit_leaves_no_job(
+    controller: Make, gangline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request may have arrived: the same key finds the job that it has made."""
+    client = controller(job(1, "waiting"))
+    real, keys = client.submit, []
+
+    def submit(document: Mapping[str, Any], key: str | None = None) -> api.JobCreated:
+        keys.append(key)
+        if len(keys) == 1:
+            raise KeyboardInterrupt
+        return real(document, key)
+
+    monkeypatch.setattr(client, "submit", submit)
+    said = gangline("run", "--", "true")
+    assert (said.code, client.cancelled) == (130, [(1, False)])
+    assert keys[0]
+    assert keys == [keys[0]] * 2
+    assert client.whys == ["interrupted while it was submitted"]
 
 
 def test_an_invalid_request_is_2_and_sends_nothing(controller: Make, gangline: Run) -> None:
