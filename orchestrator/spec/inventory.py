@@ -4,22 +4,23 @@ Comes in: the text of the file that a site names. Goes out: `Host`s with the gro
 placed in that file. Called by: `load`.
 
 Taken from Ansible: groups with `hosts`, `children` and `vars`, names with ranges such as `h100-[01:32]` or `r[a:d]`,
-a host in several groups, and any `ansible_*` variable. Gangline's own: `bmc`, `bmc_user`, `bmc_password`, `mac`,
-`rack`. Everything else belongs into `vars` of a group, where nothing is checked; a slip in a host's line must not
-pass unseen.
+a host in several groups, and any `ansible_*` variable that contradicts nothing (see `ways`). Gangline's own: `bmc`,
+`bmc_user`, `bmc_password`, `mac`, `rack`. Everything else belongs into `vars` of a group, which Gangline does not read:
+what it would have to read is refused there, and a slip in a host's line must not pass unseen.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
 from orchestrator.model.cluster import Host
-from orchestrator.spec.tree import Misread, Node, Place, Tree, read_tree
+from orchestrator.spec.tree import INI_ADVICE, Misread, Node, Place, Tree, read_tree
+from orchestrator.spec.ways import WAYS, Said, misspelt
 from orchestrator.wire.common import HOST_PATTERN, REFERENCE_PATTERN
 from orchestrator.wire.faults import Loc, Problem, described, did_you_mean, plain, problem, shown
 from orchestrator.wire.hostlist import LONGEST_NAME, MOST_NODES
@@ -37,19 +38,38 @@ _SECRET = re.compile(REFERENCE_PATTERN)
 _WORD = re.compile(r"[^\x00-\x1f\x7f]{1,253}")
 
 
+Claim = tuple[str, str]  # what it is, and its value in one form
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The first host with a value: where it has it, and in which field."""
+
+    host: str
+    field: str
+    place: Place
+    loc: Loc
+    value: str
+
+
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What a file says. `faults` are placed in it; with one, `hosts` may be incomplete."""
+    """What a file says. `faults` are placed in it; with one, `hosts` may be incomplete. `ways`: what it says about the
+    way to hosts, for each site to compare. `claims`: the host that each address and MAC belongs to."""
 
     tree: Tree
     hosts: tuple[Host, ...]
     faults: tuple[Misread, ...]
+    ways: tuple[Said, ...] = ()
+    claims: Mapping[Claim, Owner] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Seen:
-    """A host while the groups are walked: its values so far, each with the place of its value."""
+    """A host while the groups are walked: where it stands first; its values so far, each with its place."""
 
+    place: Place
+    loc: Loc
     values: dict[str, tuple[str, Place]] = field(default_factory=dict)
     groups: dict[str, None] = field(default_factory=dict)
 
@@ -61,7 +81,13 @@ def read_inventory(text: str) -> Inventory:
         return Inventory(tree, (), tree.faults)
     reader = _Reader(list(tree.faults))
     reader.top(tree.root)
-    return Inventory(tree, reader.hosts(), tuple(reader.faults))
+    return Inventory(tree, reader.hosts(), tuple(reader.faults), tuple(reader.ways), reader.claims)
+
+
+def taken(claim: Claim, owner: Owner, where: str) -> Problem:
+    """The fault of a second host with a value. `where`: the place of the first one, in words."""
+    value = plain(owner.value, 60)
+    return problem("spec.duplicate-address", what=claim[0], value=value, host=owner.host, where=where)
 
 
 class _Reader:
@@ -69,8 +95,9 @@ class _Reader:
 
     def __init__(self, faults: list[Misread]) -> None:
         self.faults = faults
+        self.ways: list[Said] = []
+        self.claims: dict[Claim, Owner] = {}
         self._seen: dict[str, _Seen] = {}
-        self._users: dict[tuple[str, str], tuple[str, Place]] = {}
 
     def hosts(self) -> tuple[Host, ...]:
         """The hosts in the order in which they first stand in the file."""
@@ -90,9 +117,19 @@ class _Reader:
 
     def top(self, root: Node) -> None:
         """The outermost groups, `all` among them or not."""
-        if self._mapping(root, "a mapping of groups", ()):
+        if isinstance(root.value, str) and (advice := _other_form(root.value)):
+            found = problem("spec.wrong-type", expected="a mapping of groups", got="a text", advice=advice)
+            self._say(found, root.place, ())
+        elif self._mapping(root, "a mapping of groups", ()):
             for name, node in root.values.items():
                 self._group(name, node, root.keys[name], (name,))
+            self._by_name()
+
+    def _by_name(self) -> None:
+        """A host without an address goes by its name, which is then nobody else's address."""
+        for name, seen in self._seen.items():
+            if "ansible_host" not in seen.values:
+                self._claim(Owner(name, "", seen.place, seen.loc, name), "address")
 
     def _say(self, found: Problem, place: Place, loc: Loc) -> None:
         self.faults.append(Misread(found, place, loc))
@@ -100,7 +137,9 @@ class _Reader:
     def _mapping(self, node: Node, expected: str, loc: Loc) -> bool:
         if isinstance(node.value, dict) or node.value is UNKNOWN:
             return node.value is not UNKNOWN
-        self._say(problem("spec.wrong-type", expected=expected, got=described(node.value)), node.place, loc)
+        advice = "give each host a key of its own, as in `n[01:32]:`" if isinstance(node.value, list) else ""
+        found = problem("spec.wrong-type", expected=expected, got=described(node.value), advice=advice)
+        self._say(found, node.place, loc)
         return False
 
     def _group(self, name: str, node: Node, key: Place, loc: Loc) -> None:
@@ -113,10 +152,21 @@ class _Reader:
             if word not in GROUP_FIELDS:
                 advice = did_you_mean(word, list(GROUP_FIELDS)) or "a group has: " + ", ".join(GROUP_FIELDS)
                 self._say(problem("spec.unknown-field", advice=advice), node.keys[word], (*loc, word))
-            elif (
-                word != "vars" and inner.value is not None and self._mapping(inner, "a mapping", (*loc, word))
-            ):
-                self._members(word, inner, name, (*loc, word))
+            elif inner.value is not None and self._mapping(inner, "a mapping", (*loc, word)):
+                if word == "vars":
+                    self._vars(inner, (*loc, word))
+                else:
+                    self._members(word, inner, name, (*loc, word))
+
+    def _vars(self, node: Node, loc: Loc) -> None:
+        """Variables of a group: what Gangline would have to know of each host has no effect here."""
+        for word, inner in node.values.items():
+            if word in HOST_FIELDS:
+                advice = "write it in lines of hosts, where n[01:32] stands for many"
+                found = problem("spec.no-effect", field=word, advice=advice)
+                self._say(found, node.keys[word], (*loc, word))
+            elif word in WAYS and inner.value is not UNKNOWN:
+                self.ways.append(Said(word, inner.value, node.keys[word], (*loc, word)))
 
     def _members(self, word: str, node: Node, group: str, loc: Loc) -> None:
         for name, inner in node.values.items():
@@ -137,7 +187,7 @@ class _Reader:
             return
         values = self._values(node, loc) if node.value is not None else {}
         for name in names:
-            seen = self._seen.setdefault(name, _Seen())
+            seen = self._seen.setdefault(name, _Seen(key, loc))
             if group not in ("all", "ungrouped"):
                 seen.groups[group] = None
             for word, (value, place) in values.items():
@@ -153,8 +203,7 @@ class _Reader:
                 continue
             reader = _READERS.get(word)
             if reader is None:
-                if not word.startswith("ansible_"):
-                    self._say(_unknown(word), node.keys[word], (*loc, word))
+                self._other(word, inner, node.keys[word], (*loc, word))
                 continue
             fault = _not_text(inner.value) or reader(inner.value)
             if fault:
@@ -162,6 +211,15 @@ class _Reader:
             else:
                 found[word] = (inner.value, inner.place)
         return found
+
+    def _other(self, word: str, node: Node, key: Place, loc: Loc) -> None:
+        """A word of a line that is none of Gangline's own: Ansible's, or a slip."""
+        if word in WAYS:
+            self.ways.append(Said(word, node.value, key, loc))
+        elif not word.startswith("ansible_"):
+            self._say(_unknown(word), key, loc)
+        elif advice := misspelt(word):
+            self._say(problem("spec.unknown-field", advice=advice), key, loc)
 
     def _keep(self, name: str, seen: _Seen, word: str, value: str, place: Place, loc: Loc) -> None:
         before = seen.values.get(word)
@@ -172,14 +230,27 @@ class _Reader:
             return
         seen.values[word] = (value, place)
         if word in _UNIQUE:
-            self._only_one(name, _UNIQUE[word], value, place, loc)
+            self._claim(Owner(name, word, place, loc, value), _UNIQUE[word])
 
-    def _only_one(self, name: str, what: str, value: str, place: Place, loc: Loc) -> None:
-        key = (what, _canonical(value))
-        other = self._users.setdefault(key, (name, place))
-        if other[0] != name and not any(fault.place == place for fault in self.faults[-1:]):
-            values = {"what": what, "value": plain(value, 60), "host": other[0], "line": other[1].line}
-            self._say(problem("spec.duplicate-address", **values), place, loc)
+    def _claim(self, new: Owner, what: str) -> None:
+        """A value that one host has, in one field; of a range only the second host is told."""
+        claim = (what, _canonical(new.value))
+        first = self.claims.setdefault(claim, new)
+        if (first.host, first.field) == (new.host, new.field):
+            return
+        if not any(fault.place == new.place for fault in self.faults[-1:]):
+            self._say(
+                taken(claim, replace(first, value=new.value), f"line {first.place.line}"), new.place, new.loc
+            )
+
+
+def _other_form(text: str) -> str:
+    """What to do about a file that is an inventory, and not in the form that is read; nothing for any other text."""
+    if text.startswith("$ANSIBLE_VAULT"):
+        return "vaults are not opened: keep it in plain text, with references such as env:NAME for what is secret"
+    if "=" in text:
+        return INI_ADVICE
+    return ""
 
 
 def _value(seen: _Seen, word: str) -> str:
@@ -199,7 +270,18 @@ def _not_text(value: Any) -> Problem | None:
 
 
 def _address(value: str) -> Problem | None:
-    return None if _ADDRESS.fullmatch(value) else problem("spec.bad-address", got=shown(value))
+    """A name, or an address that means the same everywhere: 10.0.01.1 is 10.0.1.1 to some and octal to others."""
+    number = ":" in value or not value.strip("0123456789.")
+    if _ADDRESS.fullmatch(value) and (not number or _parsed(value) is not None):
+        return None
+    return problem("spec.bad-address", got=shown(value))
+
+
+def _parsed(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(value)
+    except ValueError:
+        return None
 
 
 def _mac(value: str) -> Problem | None:
@@ -227,11 +309,11 @@ _UNIQUE = {"ansible_host": "address", "bmc": "address", "mac": "MAC address"}
 
 
 def _canonical(value: str) -> str:
-    """One form for addresses that are the same: IPv6 has many."""
-    try:
-        return str(ipaddress.ip_address(value)) if ":" in value and "." not in value else value.lower()
-    except ValueError:
-        return value.lower()
+    """One form for values that are the same: IPv6 has many, and another one for every address of IPv4."""
+    found = _parsed(value)
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    return str(found) if found is not None else value.lower()
 
 
 def expand_range(pattern: str) -> list[str] | str:

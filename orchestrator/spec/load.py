@@ -9,6 +9,7 @@ found sound, and all faults come out together, sorted by place.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +21,14 @@ from orchestrator.spec.build_cluster import cluster_spec
 from orchestrator.spec.build_job import job_spec
 from orchestrator.spec.checks_job import check_job_alone, check_job_in_cluster
 from orchestrator.spec.context import Context, declared, without_unknown
-from orchestrator.spec.inventory import Inventory, read_inventory
+from orchestrator.spec.inventory import Claim, Inventory, Owner, read_inventory, taken
 from orchestrator.spec.kinds import kind_of
 from orchestrator.spec.places import Page, sorted_errors, unplaced
 from orchestrator.spec.reading import Found, read_document, without
 from orchestrator.spec.report import InvalidDocument, SpecError
-from orchestrator.spec.source import Unreadable, beside, read_text
-from orchestrator.spec.tree import read_tree, tree_of
+from orchestrator.spec.source import Unreadable, beside, read_text, shown_path
+from orchestrator.spec.tree import Misread, read_tree, tree_of
+from orchestrator.spec.ways import contradicting
 from orchestrator.wire.cluster import API_VERSION, ClusterDocument
 from orchestrator.wire.cluster_sites import MetalSite
 from orchestrator.wire.job import JobDocument
@@ -197,6 +199,7 @@ class _Shelf:
         self._page = page
         self._base = base
         self._read: dict[str, Inventory | None] = {}
+        self._pages: dict[str, Page] = {}
 
     def hosts_of(self, document: ClusterDocument) -> tuple[dict[str, tuple[Host, ...]], frozenset[str]]:
         """The hosts by site, and the sites whose hosts are not known."""
@@ -212,7 +215,22 @@ class _Shelf:
                 unread.add(site.name)
             else:
                 hosts[site.name] = inventory.hosts
+                self._told(beside(self._base or "", site.inventory), contradicting(inventory.ways, site.ssh))
+        self._shared()
         return hosts, frozenset(unread)
+
+    def _told(self, path: str, faults: Iterable[Misread]) -> None:
+        self.errors += [self._pages[path].of_text(fault) for fault in faults]
+
+    def _shared(self) -> None:
+        """What is one host's own in one inventory is no other host's in another one."""
+        first: dict[Claim, tuple[str, Owner]] = {}
+        for path, inventory in self._read.items():
+            for claim, owner in inventory.claims.items() if inventory is not None else ():
+                file, other = first.setdefault(claim, (path, owner))
+                if other.host != owner.host:
+                    found = taken(claim, other, f"{shown_path(file)}, line {other.place.line}")
+                    self._told(path, [Misread(found, owner.place, owner.loc)])
 
     def _inventory(self, name: str, index: int) -> Inventory | None:
         if self._base is None:
@@ -224,7 +242,7 @@ class _Shelf:
 
     def _open(self, path: str, index: int) -> Inventory | None:
         try:
-            text = read_text(path)
+            text = read_text(path, "the folder of the file that names it")
         except Unreadable as error:
             if error.line:
                 self.errors.append(unplaced(path, error.problem, error.line, error.column))
@@ -232,6 +250,6 @@ class _Shelf:
                 self.errors.append(self._page.error(Found(("sites", index, "inventory"), error.problem)))
             return None
         inventory = read_inventory(text)
-        page = Page(path, text, inventory.tree)
-        self.errors += [page.of_text(fault) for fault in inventory.faults]
+        self._pages[path] = Page(path, text, inventory.tree)
+        self._told(path, inventory.faults)
         return inventory

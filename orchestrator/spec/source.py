@@ -34,16 +34,15 @@ class Unreadable(Exception):
         self.column = column
 
 
-def read_text(path: str) -> str:
-    """The text of the file at `path`. Raises Unreadable; never waits for a pipe and never reads more than it may."""
+def read_text(path: str, base: str = "the current folder") -> str:
+    """The text of the file at `path`, which people understand from `base`. Raises Unreadable; never waits for a pipe
+    and never reads more than it may."""
     try:
         data = _read_bytes(path)
     except OSError as error:
-        raise Unreadable(_why(path, error)) from None
+        raise Unreadable(_why(path, error, base)) from None
     except ValueError:  # a NUL in the name
-        raise Unreadable(
-            problem("spec.file-not-found", file=shown_path(path), base="the current folder")
-        ) from None
+        raise Unreadable(problem("spec.file-not-found", file=shown_path(path), base=base)) from None
     return text_of_bytes(data)
 
 
@@ -60,9 +59,9 @@ def _read_bytes(path: str) -> bytes:
         os.close(handle)
 
 
-def _why(path: str, error: OSError) -> Problem:
+def _why(path: str, error: OSError, base: str) -> Problem:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return problem("spec.file-not-found", file=shown_path(path), base="the current folder")
+        return problem("spec.file-not-found", file=shown_path(path), base=base)
     if error.errno == errno.ENXIO:
         return problem("spec.not-a-file", file=shown_path(path), what="a socket or a pipe")
     return problem("spec.file-unreadable", file=shown_path(path), reason=error.strerror or "unknown reason")

@@ -24,6 +24,7 @@ from orchestrator.wire.leaf import UNKNOWN
 DEEPEST = 40  # levels; the deepest field of a document lies on level 7
 MOST_JSON_VALUES = 20_000  # of a value that is not from a file; a job with 4,000 variables has about 8,000
 MOST_VALUES = 400_000  # keys and values, aliases counted each time; 10,000 one-line hosts have about 130,000
+INI_ADVICE = "this looks like an INI file: `ansible-inventory -i FILE --list --yaml` turns one into YAML"
 LONGEST_NUMBER = (
     400  # characters of a number; longer ones are texts to no one, and Python's own limit is 4300
 )
@@ -204,7 +205,10 @@ class _Reader:
         if not event.tag:
             return False
         shown_tag = plain(event.tag.replace("tag:yaml.org,2002:", "!!"), 40)
-        self._fault("spec.yaml-tag", _place(event.start_mark, 1), loc, tag=shown_tag)
+        advice = "remove it; quotes make any value a text"
+        if "vault" in shown_tag:
+            advice = "vaults are not opened: write a reference, such as env:NAME or file:/PATH"
+        self._fault("spec.yaml-tag", _place(event.start_mark, 1), loc, tag=shown_tag, advice=advice)
         return True
 
     def _sequence(self, event: yaml.SequenceStartEvent, events: Iterator[yaml.Event], loc: Loc) -> Node:
@@ -226,7 +230,10 @@ class _Reader:
                 break
             key = self._node(inner, events, (*loc, ""))
             text = self._key(key, node, loc)
-            item = self._node(next(events), events, (*loc, text or ""))
+            within = (
+                key.value if isinstance(key.value, str) else ""
+            )  # a key given twice names its faults as well
+            item = self._node(next(events), events, (*loc, within))
             node.size += item.size + 1
             if text is not None:
                 node.keys[text], node.values[text], node.value[text] = key.place, item, item.value
@@ -316,7 +323,7 @@ def _syntax_advice(said: str, line: str, text: str) -> str:
     if line.lstrip(" ").startswith("\t"):
         return "indent with spaces: this line starts with a tab"
     if text.lstrip().startswith("[") and "]" in text.split("\n", 1)[0]:
-        return "this looks like an INI file; `gangline import inventory` turns one into YAML"
+        return INI_ADVICE
     if "mapping values" in said:
         return "put a value that contains ': ' in quotes, and check the indentation"
     return "check brackets, quotes and indentation here and in the line above"

@@ -57,7 +57,7 @@ _ALL = (
     Fault(
         "spec.yaml-version", "the file asks for YAML {version}", "Gangline reads YAML 1.2: remove the line"
     ),
-    Fault("spec.yaml-tag", "tags such as {tag} are not used here", "remove it; quotes make any value a text"),
+    Fault("spec.yaml-tag", "tags such as {tag} are not used here", "{advice}"),
     Fault(
         "spec.yaml-alias",
         "no anchor &{name} stands above this alias",
@@ -205,9 +205,10 @@ _ALL = (
     Fault("spec.bad-address", "{got} is no address or host name", "write an IP address or a host name"),
     Fault(
         "spec.duplicate-address",
-        "{what} {value} belongs to host {host} already (line {line})",
+        "{what} {value} belongs to host {host} already ({where})",
         "each host needs its own",
     ),
+    Fault("spec.no-effect", "'{field}' has no effect here", "{advice}"),
     Fault("spec.host-conflict", "host {host} has another {field} in line {line}", "say it once"),
     # --- jobs ---
     Fault("job.not-with-form", "'{field}' does not go with {form}", "{advice}"),

@@ -30,7 +30,7 @@ def test_hosts_get_the_values_of_all_their_groups() -> None:
           children:
             h100:
               hosts:
-                h-01: {ansible_host: 10.0.0.1, mac: "AA:00:00:00:00:01", rack: r1, ansible_port: 22}
+                h-01: {ansible_host: 10.0.0.1, mac: "AA:00:00:00:00:01", rack: r1, ansible_become: true}
                 h-[02:03]:
             bmcs:
               children: {h100: }
@@ -111,6 +111,32 @@ def test_what_is_no_range_has_a_reason(pattern: str) -> None:
         ("all: {hosts: {a: {bmc: 'fe80::1'}, b: {bmc: §'fe80:0::1'}}}\n", "spec.duplicate-address"),
         ("a: {hosts: {x: {rack: r1}}}\nb: {hosts: {x: {rack: §r2}}}\n", "spec.host-conflict"),
         ("a: {hosts: {x: {rack: r1}}}\nb: {hosts: {x: {rack: r1}}}\n", ""),
+        (
+            "all: {hosts: {a: {ansible_host: 10.0.0.1}, b: {bmc: §'::ffff:10.0.0.1'}}}\n",
+            "spec.duplicate-address",
+        ),
+        ("all: {hosts: {a: {ansible_host: N1.lan}, b: {ansible_host: §n1.LAN}}}\n", "spec.duplicate-address"),
+        ("all: {hosts: {a: {ansible_host: 10.0.0.7, bmc: §10.0.0.7}}}\n", "spec.duplicate-address"),
+        ("all: {hosts: {§a: , b: {ansible_host: a}}}\n", "spec.duplicate-address"),
+        ("all: {hosts: {a: {ansible_host: b}, §b: {rack: r1}}}\n", "spec.duplicate-address"),
+        ("all: {hosts: {a: {ansible_host: b}, b: {ansible_host: a}}}\n", ""),
+        # --- addresses that are none, or another one to each program
+        ("all: {hosts: {a: {ansible_host: §10.0.01.1}}}\n", "spec.bad-address"),
+        ("all: {hosts: {a: {bmc: §300.1.1.1}}}\n", "spec.bad-address"),
+        ("all: {hosts: {a: {ansible_host: §10.1.1}}}\n", "spec.bad-address"),
+        ("all: {hosts: {a: {ansible_host: §'fe80:::1'}}}\n", "spec.bad-address"),
+        ("all: {hosts: {a: {ansible_host: §10.0.0.0/24}}}\n", "spec.bad-address"),
+        # --- what would be passed over
+        ("all: {hosts: {a: {§ansible_hots: 10.0.0.1}}}\n", "spec.unknown-field"),
+        ("all: {hosts: {a: {§ansible_hosts: 10.0.0.1}}}\n", "spec.unknown-field"),
+        ("all: {hosts: {a: {ansible_pipelining: true}}}\n", ""),
+        ("all: {vars: {§bmc_user: root}, hosts: {a: }}\n", "spec.no-effect"),
+        ("all: {vars: {§ansible_host: '{{ inventory_hostname }}.lan'}, hosts: {a: }}\n", "spec.no-effect"),
+        ("all: {vars: §[a], hosts: {a: }}\n", "spec.wrong-type"),
+        ("all: {hosts: {a: {bmc_password: §!vault 'x'}}}\n", "spec.yaml-tag"),
+        ("§$ANSIBLE_VAULT;1.1;AES256\n6162\n", "spec.wrong-type"),
+        ("§n1 ansible_host=10.0.0.1\n", "spec.wrong-type"),
+        ("all: {hosts: {a: , b: }}\n§all: {hosts: {c: }}\n", "spec.duplicate-key"),
     ],
 )
 def test_each_fault_is_said_once_at_its_place(text: str, code: str) -> None:
@@ -169,10 +195,104 @@ def test_an_inventory_of_two_sites_is_read_and_told_once(tmp_path: Path) -> None
     assert [one.code for one in spec.load_cluster(path).errors] == ["spec.unknown-field"]
 
 
-def test_the_ini_form_is_pointed_to_the_import(tmp_path: Path) -> None:
+def test_the_ini_form_is_pointed_to_what_turns_it_into_yaml(tmp_path: Path) -> None:
     path = write(
         tmp_path, cluster_yaml=CLUSTER + "pools: []\n", hosts_yml="[gpu]\nn1 ansible_host=10.0.0.1\n"
     )
     (error,) = spec.load_cluster(path).errors
     assert (error.code, error.line) == ("spec.yaml-syntax", 2)
-    assert "gangline import inventory" in error.hint
+    assert "ansible-inventory -i FILE --list --yaml" in error.hint
+
+
+def test_vaults_are_answered_with_references() -> None:
+    for text in ("all: {hosts: {a: {bmc_password: !vault x}}}\n", "$ANSIBLE_VAULT;1.1;AES256\n6162\n"):
+        (fault,) = read_inventory(text).faults
+        assert "vaults are not opened" in fault.problem.hint
+        assert "env:NAME" in fault.problem.hint
+
+
+SSH = "sites: [{name: hall, kind: metal, inventory: hosts.yml, ssh: {user: ops, port: 2222, key: 'file:/k/a'}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("ansible_user: ops", ""),
+        ("ansible_user: root", "their site's ssh.user, which is ops"),
+        ("ansible_ssh_user: root", "their site's ssh.user, which is ops"),
+        ("ansible_port: 2222", ""),
+        ("ansible_port: '2222'", ""),
+        ("ansible_port: 22", "their site's ssh.port, which is 2222"),
+        ("ansible_ssh_private_key_file: /k/a", ""),
+        ("ansible_ssh_private_key_file: /k/b", "their site's ssh.key, which is file:/k/a"),
+        ("ansible_ssh_common_args: -J bastion", "their site's ssh.jump, which says nothing"),
+        ("ansible_ssh_host: 10.0.0.1", "write it as ansible_host"),
+        ("ansible_connection: ssh", ""),
+        ("ansible_connection: local", "metal sites are reached by OpenSSH"),
+        ("ansible_password: hunter2", "logs in with a key"),
+    ],
+)
+@pytest.mark.parametrize("place", ["line", "vars"])
+def test_another_way_to_a_host_than_the_sites_is_not_passed_over(
+    tmp_path: Path, line: str, advice: str, place: str
+) -> None:
+    hosts = (
+        f"all: {{hosts: {{n1: {{{line}}}}}}}\n"
+        if place == "line"
+        else f"all: {{vars: {{{line}}}, hosts: {{n1: }}}}\n"
+    )
+    errors = spec.load_cluster(
+        write(tmp_path, cluster_yaml=HEAD + SSH + "pools: []\n", hosts_yml=hosts)
+    ).errors
+    assert [one.code for one in errors] == (["spec.no-effect"] if advice else [])
+    assert all(advice in one.hint and one.file == str(tmp_path / "hosts.yml") for one in errors)
+    assert all("hunter2" not in one.message + one.hint for one in errors)
+
+
+def test_a_site_without_ssh_of_its_own_says_no_user(tmp_path: Path) -> None:
+    hosts = "all: {hosts: {n1: {ansible_user: root, ansible_port: 22}}}\n"
+    (error,) = spec.load_cluster(
+        write(tmp_path, cluster_yaml=CLUSTER + "pools: []\n", hosts_yml=hosts)
+    ).errors
+    assert error.path == "all.hosts.n1.ansible_user"
+    assert error.hint == "hosts are reached by their site's ssh.user, which says nothing"
+
+
+TWO = (
+    "sites: [{name: a, kind: metal, inventory: a.yml}, {name: b, kind: metal, inventory: b.yml}]\npools: []\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (
+            "{n1: {ansible_host: 10.0.0.1}}",
+            "{m1: {ansible_host: 10.0.0.1}}",
+            "address 10.0.0.1 belongs to host n1",
+        ),
+        ("{n1: {bmc: 10.0.0.1}}", "{m1: {ansible_host: 10.0.0.1}}", "address 10.0.0.1 belongs to host n1"),
+        (
+            "{n1: {mac: '02:00:00:00:00:0a'}}",
+            "{m1: {mac: '02:00:00:00:00:0A'}}",
+            "MAC address 02:00:00:00:00:0a belongs to host n1",
+        ),
+        ("{n1: }", "{m1: {ansible_host: n1}}", "address n1 belongs to host n1"),
+        ("{n1: {ansible_host: 10.0.0.1}}", "{n1: {ansible_host: 10.0.0.1}}", ""),
+        ("{n1: {ansible_host: 10.0.0.1}}", "{m1: {ansible_host: 10.0.0.2}}", ""),
+    ],
+)
+def test_what_is_one_hosts_own_is_so_over_all_sites(
+    tmp_path: Path, first: str, second: str, message: str
+) -> None:
+    inventories = {"a_yml": f"all: {{hosts: {first}}}\n", "b_yml": f"all: {{hosts: {second}}}\n"}
+    errors = spec.load_cluster(write(tmp_path, cluster_yaml=HEAD + TWO, **inventories)).errors
+    assert [one.code for one in errors] == (["spec.duplicate-address"] if message else [])
+    for error in errors:
+        assert error.message == f"{message} already ({tmp_path / 'a.yml'}, line 1)"
+        assert error.file == str(tmp_path / "b.yml")
+
+
+def test_a_missing_inventory_is_looked_for_beside_the_file_that_names_it(tmp_path: Path) -> None:
+    (error,) = spec.load_cluster(write(tmp_path, cluster_yaml=CLUSTER + "pools: []\n")).errors
+    assert error.hint == "check the path; it is relative to the folder of the file that names it"

@@ -276,3 +276,8 @@ queues: [{name: q, guarantee: [{pool: p, gpus: 8000}]}]
     print(f"1,000 nodes: {time.perf_counter() - started:.3f} s")  # noqa: T201
     assert loaded.cluster is not None, spec.render(loaded.errors)
     assert len(loaded.cluster.site("hall").hosts) == 1000
+
+
+def test_what_lies_under_a_key_given_twice_has_its_path() -> None:
+    found = said("sites: []\nsites: [{name: a, kind: local, kind: metal}]\npools: []\n")
+    assert found == ["sites spec.duplicate-key", "sites[0].kind spec.duplicate-key"]

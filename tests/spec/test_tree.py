@@ -130,7 +130,7 @@ def test_a_tab_gets_its_own_advice() -> None:
 
 def test_an_ini_file_gets_its_own_advice() -> None:
     assert (
-        "gangline import inventory"
+        "ansible-inventory -i FILE --list --yaml"
         in read_tree("[gpu]\nnode1 ansible_host=10.0.0.1\n").faults[0].problem.hint
     )
 
