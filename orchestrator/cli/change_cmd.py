@@ -43,7 +43,7 @@ _host_keys = click.option(
     "host_keys",
     multiple=True,
     metavar="HOST",
-    help="Believe the SSH key that this host shows now, and record it; once for each host.",
+    help="Believe the SSH key that this host shows now, and record it; several: repeated, or as in h[1-3].",
 )
 
 
@@ -72,6 +72,7 @@ _host_keys = click.option(
 @_limit
 @options.consent
 @_host_keys
+@options.skip
 @options.output("text", "json", "markdown")
 @options.controller
 def plan(
@@ -149,6 +150,7 @@ def client_or_none(file: str) -> Client | None:
 @options.consent
 @_host_keys
 @options.yes
+@options.skip
 @options.controller
 def apply(file: str, saved: str | None, limit: str, yes: bool, **choices: tuple[str, ...]) -> int:
     """Make the cluster what its file says.
@@ -275,6 +277,7 @@ def _tell(report: Report, found: Look, seconds: float) -> int:
 )
 @click.argument("file", metavar="FILE")
 @_limit
+@options.skip
 @options.output("text", "json")
 @options.controller
 def drift(file: str, limit: str) -> int:
@@ -349,6 +352,7 @@ def _brief(text: str) -> str:
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False), metavar="FOLDER", help="Where to write it."
 )
+@options.skip
 def render(file: str, out: str) -> None:
     """Write the folder on which `ansible-playbook` makes hosts what the file says.
 
@@ -375,6 +379,7 @@ def render(file: str, out: str) -> None:
 @click.option(
     "--yes", "name", default="", metavar="NAME", help="The cluster's name, instead of being asked for it."
 )
+@options.skip
 @options.controller
 def destroy(file: str, name: str) -> int:
     """Let all hosts of a cluster go; their data stays.

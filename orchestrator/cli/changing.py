@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from orchestrator.cli import paths
-from orchestrator.cli.session import note
+from orchestrator.cli import options, paths
+from orchestrator.cli.choices import chosen_hosts, hosts_in, tell_needless
+from orchestrator.cli.session import current, note
 from orchestrator.model.clock import SystemClock
 from orchestrator.model.errors import InputError
 from orchestrator.model.host import PoolDesired
@@ -347,7 +348,7 @@ def read(file: str) -> ClusterSpec:
     """The checked spec in a file; InvalidDocument with every fault."""
     from orchestrator.spec import InvalidDocument, load_cluster
 
-    loaded = load_cluster(file)
+    loaded = load_cluster(file, current().skip)
     if loaded.cluster is None:
         raise InvalidDocument(loaded.errors)
     return loaded.cluster
@@ -384,9 +385,14 @@ def look_at(
     state = state_of(spec)
     recorded = recorded_of(client)
     means = means_of(spec, state, recorded)
-    only = chosen_hosts(spec, limit)
+    only = chosen_hosts(metal_pools(spec), limit)
+    agreed = options.listed(consents)
     for accepted in (
-        hosts_for(spec, state, means, means.by_pool).accept_host_keys(host_keys) if host_keys else ()
+        hosts_for(spec, state, means, means.by_pool).accept_host_keys(
+            hosts_in(host_keys, "--accept-host-key")
+        )
+        if host_keys
+        else ()
     ):
         note(f"{accepted.host}: its key is {accepted.now} from now on; before: {accepted.before or 'none'}")
     sights = _sights(spec, state, means, recorded, only) if see else ()
@@ -398,8 +404,9 @@ def look_at(
         workload_of(client),
         SystemClock().now_us(),
         means.resolved,
-        Choices(tuple(consents)),
+        Choices(agreed),
     )
+    tell_needless(agreed, made)
     if full:
         made = replace(made, steps=(*made.steps, *_full_run(spec, made)))
     if only:
@@ -419,24 +426,6 @@ def _full_run(spec: ClusterSpec, made: ChangeSet) -> list[PlanStep]:
     ]
 
 
-def chosen_hosts(spec: ClusterSpec, limit: str) -> frozenset[str]:
-    """The hosts of a --limit; InputError for one that no metal pool has."""
-    from orchestrator.wire.hostlist import expand
-
-    if not limit:
-        return frozenset()
-    known = {name for pool in metal_pools(spec) for name in pool.nodes}
-    names = expand(limit)
-    strangers = [name for name in names if name not in known]
-    if strangers:
-        raise InputError(
-            "apply.unknown-host",
-            f"--limit names {', '.join(strangers[:5])}, and no metal pool has such a host",
-            "`gangline nodes` lists those there are",
-        )
-    return frozenset(names)
-
-
 def _sights(
     spec: ClusterSpec, state: Path, means: Means, recorded: Recorded, only: frozenset[str]
 ) -> tuple[Sight, ...]:
@@ -452,7 +441,7 @@ def drift_of(file: str, client: Client | None, limit: str) -> list[Sight]:
     state = state_of(spec)
     recorded = recorded_of(client)
     means = means_of(spec, state, recorded)
-    return list(_sights(spec, state, means, recorded, chosen_hosts(spec, limit)))
+    return list(_sights(spec, state, means, recorded, chosen_hosts(metal_pools(spec), limit)))
 
 
 def applier(found: Look, client: Client, commit: str, tell: Callable[[str], None]) -> Applier:

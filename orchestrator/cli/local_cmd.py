@@ -22,7 +22,7 @@ import click
 
 from orchestrator.cli import options, paths
 from orchestrator.cli.arguments import PATIENCE
-from orchestrator.cli.session import note
+from orchestrator.cli.session import current, note
 from orchestrator.cli.verbs import Example, verb
 from orchestrator.model.errors import GanglineError, InputError, NotFound, Unavailable
 
@@ -63,6 +63,7 @@ TICK_S = 0.1  # between two looks at the nodes
     "--full", is_flag=True, help="Run the roles on all hosts of metal sites, whether they differ or not."
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before work is drained.")
+@options.skip
 def up(file: str, timeout: int, full: bool, yes: bool) -> int:
     """Bring a cluster up: controller, nodes, ready.
 
@@ -99,7 +100,7 @@ def read_cluster(file: str) -> ClusterSpec:
     from orchestrator.model.cluster import SiteKind
     from orchestrator.spec import InvalidDocument, load_cluster
 
-    loaded = load_cluster(file)
+    loaded = load_cluster(file, current().skip)
     if loaded.cluster is None:
         raise InvalidDocument(loaded.errors)
     for site in loaded.cluster.sites:

@@ -5,12 +5,13 @@ Comes in: nothing. Goes out: decorators. Called by: the `*_cmd` modules. What th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
 
 from orchestrator.cli.session import Session
+from orchestrator.model.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -85,10 +86,47 @@ def consent(function: F) -> F:
         "consents",
         multiple=True,
         metavar="NAME",
-        help="Agree to the loss of data that the plan names; once for each.",
+        help="Agree to the loss of data that the plan names; several: repeated, or with commas.",
     )(function)
 
 
 def yes(function: F) -> F:
     """`--yes`."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
+
+
+def listed(values: Iterable[str]) -> tuple[str, ...]:
+    """What an option that may be repeated names: `--x a --x b`, `--x a,b` and both together, each once."""
+    pieces = (piece.strip() for value in values for piece in value.split(","))
+    return tuple(dict.fromkeys(piece for piece in pieces if piece))
+
+
+def skip(function: F) -> F:
+    """`--skip CHECK`: checks of sums that a cluster file need not pass."""
+    return click.option(
+        "--skip",
+        multiple=True,
+        metavar="CHECK",
+        expose_value=False,
+        callback=_skipped,
+        help="Leave these checks of sums out, as in guarantee-over-power; several: repeated, or with commas.",
+    )(function)
+
+
+def _skipped(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> None:
+    session = ctx.find_object(Session)
+    if session is None or not values:
+        return
+    from orchestrator.spec import SKIPPABLE
+    from orchestrator.wire.faults import plain, suggestion
+
+    found: set[str] = set()
+    for name in listed(values):
+        code = SKIPPABLE.get(name.removeprefix("spec."))
+        if code is None:
+            hint = suggestion(name.removeprefix("spec."), list(SKIPPABLE), "check")
+            raise InputError(
+                "cli.unknown-check", f"no check '{plain(name, 60)}' can be skipped", hint, "--skip"
+            )
+        found.add(code)
+    session.skip = frozenset(found)

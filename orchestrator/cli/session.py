@@ -16,13 +16,15 @@ import click
 
 @dataclass(slots=True)
 class Session:
-    """`output` is the format asked for; `failed`, `refused` replace exit codes where a job's own code is returned."""
+    """`output` is the format asked for; `skip` are codes of checks that a cluster file need not pass; `failed`,
+    `refused` replace exit codes where a job's own code is returned."""
 
     output: str = "table"
     color: str = "auto"
     headers: bool = True
     server: str = ""
     context: str = ""
+    skip: frozenset[str] = frozenset()
     failed: int = 0
     refused: int = 0
 

@@ -31,9 +31,11 @@ INVALID = 2
         Example("gangline validate cluster.yaml", "check one file"),
         Example("gangline validate cluster.yaml jobs/*.yaml -o json", "check several, for a program"),
         Example("gangline validate cluster.yaml -o github", "annotate a pull request in CI"),
+        Example("gangline validate cluster.yaml --skip guarantee-over-power", "without one check"),
     ],
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@options.skip
 @options.output("text", "json", "github")
 def validate(files: tuple[str, ...]) -> int:
     """Check cluster and job files; needs no server and no network.
@@ -59,13 +61,14 @@ def validate(files: tuple[str, ...]) -> int:
 def _check(file: str) -> list[SpecError]:
     from orchestrator.spec import validate_file, validate_text
 
+    skip = current().skip
     if file != "-":
-        return list(validate_file(file).errors)
+        return list(validate_file(file, skip=skip).errors)
     from orchestrator.spec.places import unplaced
     from orchestrator.spec.source import Unreadable, text_of_bytes
 
     try:
-        return list(validate_text(text_of_bytes(sys.stdin.buffer.read()), "<stdin>").errors)
+        return list(validate_text(text_of_bytes(sys.stdin.buffer.read()), "<stdin>", skip=skip).errors)
     except Unreadable as error:
         return [unplaced("<stdin>", error.problem, error.line, error.column)]
 
@@ -78,6 +81,8 @@ def _tell(files: tuple[str, ...], errors: list[SpecError]) -> None:
         note(f"{plural(len(errors), 'error')} in {plural(len(files), 'file')}")
     else:
         sys.stdout.writelines(f"{file}: valid\n" for file in files)
+    if current().skip:
+        note(f"not checked: {', '.join(sorted(code.removeprefix('spec.') for code in current().skip))}")
 
 
 def _annotation(error: SpecError) -> str:

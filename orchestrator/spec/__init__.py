@@ -6,6 +6,7 @@ that name file, line, column, path, code, message and hint. Called by: controlle
 metal sites, the inventory that it names.
 """
 
+from orchestrator.spec.checks import SKIPPABLE
 from orchestrator.spec.load import (
     LoadedCluster,
     LoadedJob,
@@ -23,6 +24,7 @@ from orchestrator.wire.faults import FAULTS
 
 __all__ = [
     "FAULTS",
+    "SKIPPABLE",
     "InvalidDocument",
     "LoadedCluster",
     "LoadedJob",

@@ -86,15 +86,31 @@ STAGES: tuple[tuple[Check, ...], ...] = (
 )
 
 
-def check_cluster(context: Context, data: Any) -> list[Found]:
-    """Everything that contradicts or leads nowhere in one cluster document, of which `data` is the plain value.
+# What may be meant as it is: judgements of sums, after which everything else still has a meaning. By the name that
+# `--skip` takes, which is the code without its first word.
+SKIPPABLE: dict[str, str] = {
+    code.removeprefix("spec."): code
+    for code in (
+        "spec.guarantee-over-capacity",
+        "spec.guarantee-over-parent",
+        "spec.guarantee-over-power",
+        "spec.minimum-over-budget",
+        "spec.unreachable-ceiling",
+    )
+}
+
+
+def check_cluster(context: Context, data: Any, skip: frozenset[str] = frozenset()) -> list[Found]:
+    """Everything that contradicts or leads nowhere in one cluster document, of which `data` is the plain value. `skip`:
+    codes of SKIPPABLE that are not told.
 
     What one stage finds is unknown to the next, so that no fault is told again by what follows from it. Nothing is
     looked for once there are more faults than are told.
     """
     found: list[Found] = []
     for stage in STAGES:
-        new = list(islice(run(stage, context), MOST_ERRORS + 1 - len(found)))
+        told = (one for one in run(stage, context) if one.problem.code not in skip)
+        new = list(islice(told, MOST_ERRORS + 1 - len(found)))
         found += new
         if len(found) > MOST_ERRORS:
             break

@@ -84,9 +84,13 @@ class _Outcome:
     more: int = 0  # faults that were not looked at
 
 
-def load_cluster(path: str) -> LoadedCluster:
-    """The cluster that a file describes, with the hosts of its inventories. Raises nothing."""
-    done = _from_file(path, (CLUSTER,), None)
+NO_SKIP: frozenset[str] = frozenset()
+
+
+def load_cluster(path: str, skip: frozenset[str] = NO_SKIP) -> LoadedCluster:
+    """The cluster that a file describes, with the hosts of its inventories. `skip`: codes of checks that are left out
+    (`checks.SKIPPABLE`). Raises nothing."""
+    done = _from_file(path, (CLUSTER,), None, skip)
     return LoadedCluster(done.cluster, sorted_errors(done.errors, path, done.more))
 
 
@@ -116,36 +120,53 @@ def job_from_document(document: object, cluster: ClusterSpec | None = None) -> J
     return done.job
 
 
-def validate_file(path: str, cluster: ClusterSpec | None = None) -> ValidationResult:
-    """What is wrong with a file of either kind. Raises nothing."""
-    done = _from_file(path, (CLUSTER, JOB), cluster)
+def validate_file(
+    path: str, cluster: ClusterSpec | None = None, skip: frozenset[str] = NO_SKIP
+) -> ValidationResult:
+    """What is wrong with a file of either kind. `skip` as in `load_cluster`. Raises nothing."""
+    done = _from_file(path, (CLUSTER, JOB), cluster, skip)
     return ValidationResult(sorted_errors(done.errors, path, done.more))
 
 
-def validate_text(text: str, file: str, cluster: ClusterSpec | None = None) -> ValidationResult:
+def validate_text(
+    text: str, file: str, cluster: ClusterSpec | None = None, skip: frozenset[str] = NO_SKIP
+) -> ValidationResult:
     """The same of a text, such as standard input; inventories that it names are read from the current folder."""
-    done = _from_text(text, file, (CLUSTER, JOB), cluster, file)
+    done = _from_text(text, file, (CLUSTER, JOB), cluster, file, skip)
     return ValidationResult(sorted_errors(done.errors, file, done.more))
 
 
 # --- from a file to a page -------------------------------------------------------------------------------------------
 
 
-def _from_file(path: str, kinds: tuple[str, ...], cluster: ClusterSpec | None) -> _Outcome:
+def _from_file(
+    path: str, kinds: tuple[str, ...], cluster: ClusterSpec | None, skip: frozenset[str] = NO_SKIP
+) -> _Outcome:
     try:
         text = read_text(path)
     except Unreadable as error:
         return _Outcome([unplaced(path, error.problem, error.line, error.column)])
-    return _from_text(text, path, kinds, cluster, path)
+    return _from_text(text, path, kinds, cluster, path, skip)
 
 
 def _from_text(
-    text: str, file: str, kinds: tuple[str, ...], cluster: ClusterSpec | None, base: str | None
+    text: str,
+    file: str,
+    kinds: tuple[str, ...],
+    cluster: ClusterSpec | None,
+    base: str | None,
+    skip: frozenset[str] = NO_SKIP,
 ) -> _Outcome:
-    return _from_page(Page(file, text, read_tree(text)), kinds, cluster, base)
+    return _from_page(Page(file, text, read_tree(text)), kinds, cluster, base, skip)
 
 
-def _from_page(page: Page, kinds: tuple[str, ...], cluster: ClusterSpec | None, base: str | None) -> _Outcome:
+def _from_page(
+    page: Page,
+    kinds: tuple[str, ...],
+    cluster: ClusterSpec | None,
+    base: str | None,
+    skip: frozenset[str] = NO_SKIP,
+) -> _Outcome:
     errors = [page.of_text(fault) for fault in page.tree.faults]
     root = page.tree.root
     if root is None:
@@ -154,7 +175,7 @@ def _from_page(page: Page, kinds: tuple[str, ...], cluster: ClusterSpec | None, 
     if kind is None:
         return _Outcome(errors + [page.error(one) for one in found])
     if kind == CLUSTER:
-        return _cluster(page, root.value, errors, base)
+        return _cluster(page, root.value, errors, base, skip)
     return _job(page, root.value, errors, cluster)
 
 
@@ -176,7 +197,9 @@ def _job(page: Page, data: Any, errors: list[SpecError], cluster: ClusterSpec | 
     return _Outcome(errors, job=done, more=reading.more)
 
 
-def _cluster(page: Page, data: Any, errors: list[SpecError], base: str | None) -> _Outcome:
+def _cluster(
+    page: Page, data: Any, errors: list[SpecError], base: str | None, skip: frozenset[str]
+) -> _Outcome:
     names = declared(data)
     reading = read_document(ClusterDocument, data)
     document = reading.document
@@ -187,7 +210,7 @@ def _cluster(page: Page, data: Any, errors: list[SpecError], base: str | None) -
     hosts, unread = shelf.hosts_of(document)
     errors += shelf.errors
     context = Context(document, without_unknown(names, data), catalog.load(), hosts, unread)
-    errors += [page.error(one) for one in checks.check_cluster(context, data)]
+    errors += [page.error(one) for one in checks.check_cluster(context, data, skip)]
     return _Outcome(errors, cluster=None if errors else cluster_spec(document, hosts))
 
 
