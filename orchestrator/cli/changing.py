@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from orchestrator.provision.metal.ansible import Progress
     from orchestrator.provision.metal.render import Files
     from orchestrator.provision.metal.site import MetalHosts
-    from orchestrator.wire.api_apply import Step
 
 CA_PATH = "/etc/gangline/ca.pem"
 PORT = 7443
@@ -169,6 +168,8 @@ def recorded_of(client: Client | None) -> Recorded:
 
     if client is None:
         return Recorded()
+    from orchestrator.cli import past
+
     found = client.recorded()
     if found.spec is None:
         return Recorded()
@@ -184,33 +185,15 @@ def recorded_of(client: Client | None) -> Recorded:
     ]
     wanted = set(found.pools.values())
     desired = [decode(PoolDesired, each) for each in found.desired]
+    spec = decode(ClusterSpec, found.spec)
+    steps = past.steps(client.applies())
     return Recorded(
-        decode(ClusterSpec, found.spec),
+        spec,
         tuple(one for one in desired if one.digest in wanted),
         tuple(nodes),
-        owed=_owed(client),
+        owed=past.owed(steps),
+        left=past.left(client, spec, steps, nodes),
     )
-
-
-def _owed(client: Client) -> tuple[str, ...]:
-    """Nodes that the last applies meant to drain and did not give back."""
-    from orchestrator.model.change import PlanStep, StepKind
-    from orchestrator.planning.world import owed_by
-
-    known = {str(kind): kind for kind in StepKind}
-    steps = [
-        (PlanStep(step.id, known[step.kind], step.why, step.pool, (node,)), node in _well(step))
-        for apply in reversed(client.applies())
-        for step in apply.steps
-        if step.kind in known
-        for node in step.nodes
-    ]
-    return owed_by(steps)
-
-
-def _well(step: Step) -> set[str]:
-    """The hosts on which a step did what it was to do."""
-    return {result.host for result in step.hosts if result.ok}
 
 
 def workload_of(client: Client | None) -> Workload:
@@ -447,6 +430,7 @@ def drift_of(file: str, client: Client | None, limit: str) -> list[Sight]:
 def applier(found: Look, client: Client, commit: str, tell: Callable[[str], None]) -> Applier:
     """What carries the plan out."""
     from orchestrator.planning.desired import let_go
+    from orchestrator.planning.world import with_left
     from orchestrator.provision.applying import Applier
 
     desired = {one.pool: one for one in found.plan.desired}
@@ -454,7 +438,8 @@ def applier(found: Look, client: Client, commit: str, tell: Callable[[str], None
     leaving = {
         pool: let_go(before[pool].desired, one.desired) for pool, one in desired.items() if pool in before
     }
-    old = found.recorded.spec
+    recorded = found.recorded
+    old = with_left(recorded.spec, recorded.left) if recorded.spec is not None else None
     hosts = hosts_for(found.spec, found.state, found.means, desired, _progress(tell), leaving, old)
     desk = ClientDesk(client, found.spec, found.plan.desired, commit)
     return Applier(found.spec, desk, hosts, tell, SystemClock(), only=found.only, before=old)

@@ -13,6 +13,7 @@ from orchestrator.model.change import Change, ChangeKind, Source, UpdateClass
 from orchestrator.model.host import Drift, Item, ItemKind, PoolDesired, Sight
 from orchestrator.planning.render import shown
 from orchestrator.planning.roster import Roster
+from orchestrator.planning.twins import twins
 
 PRESENT = "present"  # the value of a drift that says that the item is absent
 
@@ -30,6 +31,7 @@ def drift(nodes: Roster, recorded: tuple[PoolDesired, ...], owed: tuple[str, ...
             found += _left_behind(nodes, name, name in late)
             found += _seen(nodes, name, items.get(pool.name, {}))
     found += (_forgotten(nodes, name) for name in nodes.gone() if name not in nodes.old)
+    found += twins(nodes)
     return tuple(found)
 
 
@@ -55,17 +57,14 @@ def _left_behind(nodes: Roster, name: str, owed: bool) -> Iterator[Change]:
 
 
 def _forgotten(nodes: Roster, name: str) -> Change:
-    why = "no pool names it any more, and an apply that did not end left it: its work leaves, then it is forgotten"
-    return Change(
-        f"host[{name}]",
-        ChangeKind.REMOVED,
-        UpdateClass.RECONFIGURE,
-        Source.DRIFT,
-        name,
-        "",
-        why,
-        nodes=(name,),
-    )
+    if nodes.joined(name):
+        cls, old = UpdateClass.RECONFIGURE, name
+        why = "no pool names it any more, and an apply that did not end left it: its work leaves, then it is forgotten"
+    else:
+        cls, old = UpdateClass.IN_PLACE, "left"
+        why = "no pool names it any more, and its agent was not seen to stop: it is stopped"
+    path = f"host[{name}]"
+    return Change(path, ChangeKind.REMOVED, cls, Source.DRIFT, old, "", why, nodes=(name,))
 
 
 def _seen(nodes: Roster, name: str, items: HostItems) -> Iterator[Change]:

@@ -52,11 +52,12 @@ def needs_of(
 
 def retirements(changes: tuple[Change, ...], nodes: Roster) -> tuple[Needs, ...]:
     """Nodes that no pool names any more, by the pool that they were in; its policy says how work leaves them."""
-    why = _by_node(changes, heavy=True)
+    why = _by_node(changes, heavy=False) | _by_node(changes, heavy=True)
     found: dict[str, Needs] = {}
     for name in nodes.gone():
-        pool = nodes.old.get(name) or Pool("", "")
-        found.setdefault(pool.name, Needs(pool)).retire[name] = why.get(name, {})
+        pool = nodes.was(name)
+        if pool is not None:
+            found.setdefault(pool.name, Needs(pool)).retire[name] = why.get(name, {})
     return tuple(found.values())
 
 

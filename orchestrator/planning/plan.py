@@ -137,7 +137,8 @@ def _blockers(changes: tuple[Change, ...], consents: tuple[str, ...]) -> Iterato
 
 def _recorded_digest(recorded: Recorded) -> str:
     spec = digest_of(recorded.spec) if recorded.spec is not None else ""
-    return digest_of((spec, tuple((one.pool, one.digest) for one in recorded.desired), recorded.owed))
+    left = tuple(one.name for one in recorded.left)
+    return digest_of((spec, tuple((one.pool, one.digest) for one in recorded.desired), recorded.owed, left))
 
 
 def _observed_digest(observed: Observed) -> str:

@@ -16,8 +16,8 @@ from orchestrator.planning.world import NodeNow, Observed, Recorded
 class Roster:
     """Nodes of pools that Gangline configures, that is on metal sites.
 
-    `old` and `new` are the pools by node, as recorded and as wanted; `now` the nodes that have come in; `unseen` why a
-    host could not be looked at.
+    `old` and `new` are the pools by node, as recorded and as wanted; `left` those of hosts that were not let go; `now`
+    the nodes that have come in; `unseen` why a host could not be looked at.
     """
 
     old: dict[str, Pool]
@@ -25,6 +25,7 @@ class Roster:
     now: dict[str, NodeNow]
     sights: dict[str, Sight]
     unseen: dict[str, str]
+    left: dict[str, Pool]
 
     def joined(self, name: str) -> bool:
         """Whether it has come in once."""
@@ -35,12 +36,14 @@ class Roster:
         return name in self.now and self.now[name].ready and name not in self.unseen
 
     def gone(self) -> tuple[str, ...]:
-        """Nodes that Gangline configured and that no pool names any more."""
-        return tuple(
-            name
-            for name, node in self.now.items()
-            if name not in self.new and (name in self.old or node.host is not None)
-        )
+        """Nodes that Gangline configured and that no pool names any more, unless they went as they should."""
+        joined = tuple(name for name in self.now if name in self.old or name in self.left)
+        others = tuple(name for name in self.left if name not in self.now)
+        return tuple(name for name in joined + others if name not in self.new)
+
+    def was(self, name: str) -> Pool | None:
+        """The pool that a node is or was in."""
+        return self.new.get(name) or self.old.get(name) or self.left.get(name)
 
 
 def roster(wanted: ClusterSpec, recorded: Recorded, observed: Observed) -> Roster:
@@ -53,7 +56,8 @@ def roster(wanted: ClusterSpec, recorded: Recorded, observed: Observed) -> Roste
         for name in new
         if name in sights and sights[name].reached is not Step.DONE
     }
-    return Roster(old, new, _now(recorded, old), sights, unseen)
+    left = {one.name: one.pool for one in recorded.left}
+    return Roster(old, new, _now(recorded, old), sights, unseen, left)
 
 
 def pools_by_node(spec: ClusterSpec) -> dict[str, Pool]:

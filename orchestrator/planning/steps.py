@@ -61,7 +61,7 @@ def steps_of(
         steps += _numbered(needs.pool, batches)
         stuck += problem
     for needs in leaving:
-        steps += _numbered(needs.pool, [_retire(needs)], prefix="retire")
+        steps += _numbered(needs.pool, list(_retire(needs, jobs)), prefix="retire")
     return Steps(tuple(steps), tuple(stuck))
 
 
@@ -168,9 +168,13 @@ def _jobs_by_node(workload: Workload) -> dict[str, tuple[int, ...]]:
     return {name: tuple(sorted(numbers)) for name, numbers in found.items()}
 
 
-def _retire(needs: Needs) -> _Batch:
+def _retire(needs: Needs, jobs: dict[str, tuple[int, ...]]) -> Iterator[_Batch]:
+    """Idle nodes first: they wait for nobody's work."""
     kinds = (StepKind.CORDON, StepKind.DRAIN, StepKind.RETIRE)
-    return _Batch(kinds, tuple(needs.retire), (), _reasons(needs.retire.values()))
+    idle = tuple(name for name in needs.retire if name not in jobs)
+    busy = tuple(name for name in needs.retire if name in jobs)
+    for part in filter(None, (idle, busy)):
+        yield _Batch(kinds, part, (), _reasons(needs.retire[name] for name in part))
 
 
 def _reasons(all_of: Iterable[Why]) -> str:

@@ -72,7 +72,7 @@ def _fate(job: Running, name: str, step: PlanStep, nodes: Roster, now_us: int) -
 
 def _policy(nodes: Roster, name: str) -> Drain:
     """A node that leaves is drained as the pool that it was in says."""
-    pool = nodes.new.get(name) or nodes.old.get(name)
+    pool = nodes.was(name)
     return pool.update.drain if pool is not None else Drain()
 
 

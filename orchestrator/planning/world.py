@@ -7,11 +7,13 @@ ledger, cli and provision from probes); plan reads them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.model.change import PlanStep, StepKind
-from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.cluster import ClusterSpec, Pool, Site
 from orchestrator.model.host import HostFacts, PoolDesired, Sight
+
+MOST_RETIREMENTS = 3  # tries to let a host go; one that was silent each time is asked no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +30,29 @@ class NodeNow:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """A host that no pool names any more and whose agent was not seen to stop, with the pool that it was in and its
+    site, whose hosts have its address."""
+
+    name: str
+    pool: Pool
+    site: Site
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """What the ledger says. `spec` None: nothing was ever applied.
 
     `nodes` None: nobody asked the controller; then all nodes of the recorded spec count as ready. `owed` are nodes that
-    an apply meant to drain and reconfigure and did not finish (`owed_by`).
+    an apply meant to drain and reconfigure and did not finish (`owed_by`); `left` hosts that it did not let go
+    (`left_by`).
     """
 
     spec: ClusterSpec | None = None
     desired: tuple[PoolDesired, ...] = ()
     nodes: tuple[NodeNow, ...] | None = None
     owed: tuple[str, ...] = ()
+    left: tuple[Left, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +117,30 @@ def owed_by(steps: Iterable[tuple[PlanStep, bool]]) -> tuple[str, ...]:
             for name in step.nodes:
                 taken.pop(name, None)
     return tuple(taken)
+
+
+def left_by(steps: Iterable[tuple[PlanStep, bool, bool]]) -> tuple[str, ...]:
+    """The nodes that applies meant to let go and did not: steps, oldest first, with whether they were done and whether
+    they failed. A host that failed MOST_RETIREMENTS times is given up: the dead are taken out, too."""
+    tries: dict[str, int] = {}
+    for step, done, failed in steps:
+        for name in step.nodes:
+            if step.kind is StepKind.RETIRE and not done:
+                tries[name] = tries.get(name, 0) + failed
+            elif step.kind in (StepKind.RETIRE, StepKind.ENROL) and done:
+                tries.pop(name, None)
+    return tuple(name for name, count in tries.items() if count < MOST_RETIREMENTS)
+
+
+def with_left(spec: ClusterSpec, left: Iterable[Left]) -> ClusterSpec:
+    """The recorded cluster as if the hosts that were left still stood in it, so that they can be reached."""
+    pools = {pool.name: pool for pool in spec.pools}
+    sites = {site.name: site for site in spec.sites}
+    for one in left:
+        pool = pools.get(one.pool.name) or replace(one.pool, nodes=())
+        pools[pool.name] = replace(pool, nodes=(*pool.nodes, one.name))
+        site = sites.get(one.site.name) or replace(one.site, hosts=())
+        known = {host.name for host in site.hosts}
+        again = tuple(host for host in one.site.hosts if host.name == one.name and host.name not in known)
+        sites[site.name] = replace(site, hosts=site.hosts + again)
+    return replace(spec, pools=tuple(pools.values()), sites=tuple(sites.values()))

@@ -137,7 +137,8 @@ class Applier:
                 self._step(step)
             self._let_back(plan)
         report.short = [pool.name for pool in self._spec.pools if not self._good_enough(pool)]
-        report.outcome = Outcome.PARTIAL if report.short or report.skipped else Outcome.DONE
+        behind = report.short or report.skipped or self._left_behind(plan)
+        report.outcome = Outcome.PARTIAL if behind else Outcome.DONE
         failpoint("apply.end.before")
         self._desk.end(report.apply, report.outcome, report.detail)
         return report
@@ -180,10 +181,11 @@ class Applier:
             return [HostResult(name, ok=False, error=error.message) for name in names]
 
     def _brake(self, step: PlanStep) -> None:
-        """No further batch of this pool; the good hosts of this one go on. New hosts serve nobody yet: their failure
-        keeps no other from its change."""
+        """No further batch of this pool; the good hosts of this one go on. New hosts serve nobody yet, and those that
+        go serve nobody any more: their failure keeps no other from its change."""
         place = (step.pool, step.batch)
-        if step.pool and step.pool not in self._braked and place not in self._new:
+        serves = place not in self._new and step.kind is not StepKind.RETIRE
+        if step.pool and step.pool not in self._braked and serves:
             self._braked[step.pool] = step.batch
             self._tell(f"pool {step.pool}: stopped after batch {step.batch}, since a host of it failed")
 
@@ -205,10 +207,13 @@ class Applier:
         return [HostResult(name, ok=True) for name in names]
 
     def _check_away(self, pool: Pool, names: list[str]) -> None:
-        """Unavailable if closing these nodes would leave fewer of the pool than promised."""
+        """Unavailable if closing these nodes would leave fewer of the pool than promised: of those that stay in it."""
         now = self._desk.nodes()
-        others = [name for name in pool.nodes if name not in names and not _serves(now.get(name))]
-        closing = [name for name in names if _serves(now.get(name))]
+        stays = {name for each in self._spec.pools for name in each.nodes}
+        others = [
+            name for name in pool.nodes if name in stays and name not in names and not _serves(now.get(name))
+        ]
+        closing = [name for name in names if name in stays and _serves(now.get(name))]
         most = pool.update.max_unavailable
         if closing and len(others) + len(closing) > most:
             gone = ", ".join(f"{name} ({now[name].why or 'silent'})" for name in others[:3] if name in now)
@@ -319,6 +324,11 @@ class Applier:
             if seen.clean and not seen.error:
                 self._desk.uncordon(seen.host)
                 self._tell(f"{seen.host}: open again")
+
+    def _left_behind(self, plan: ChangeSet) -> list[str]:
+        """Hosts that were to go and were not seen to: no pool counts them any more."""
+        leaving = {name for step in plan.steps if step.kind is StepKind.RETIRE for name in step.nodes}
+        return [name for name in self._report.failed if name in leaving]
 
     def _good_enough(self, pool: Pool) -> bool:
         """Whether enough hosts of the pool are as they should be."""

@@ -37,6 +37,7 @@ from orchestrator.planning.roster import pools_by_node
 from orchestrator.planning.world import (
     NO_CHOICE,
     Choices,
+    Left,
     NodeNow,
     Observed,
     Recorded,
@@ -162,6 +163,7 @@ class Scene:
     sights: tuple[Sight, ...] = ()
     nodes: Mapping[str, NodeNow | None] = field(default_factory=dict)
     owed: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()  # names that stood in pool `old`
     running: tuple[Running, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     choices: Choices = NO_CHOICE
@@ -193,7 +195,9 @@ class Scene:
         before = load(document(self.old)) if self.old else base()
         desired = tuple(self._edited(one) for one in recorded_desired(before))
         names = {name: node(name) for name in pools_by_node(before)} | dict(self.nodes)
-        return Recorded(before, desired, tuple(one for one in names.values() if one is not None), self.owed)
+        here = tuple(one for one in names.values() if one is not None)
+        left = tuple(Left(name, before.pool("old"), before.site("hall")) for name in self.left)
+        return Recorded(before, desired, here, self.owed, left)
 
     def observed(self, wanted: ClusterSpec) -> Observed:
         """What was seen of the hosts of the wanted file."""

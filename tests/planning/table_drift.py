@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.model.host import ItemKind, Step
+from orchestrator.model.host import ItemKind, Sight, Step
 from orchestrator.planning.world import Choices, Running
-from tests.planning.scene import HOUR, NOW, Edits, Scene, drifted, facts, lost, node, sight
+from tests.planning.scene import GONE, HOUR, NOW, Edits, Scene, drifted, facts, lost, node, sight
 
 KERNEL: Edits = {"sites[hall].system.packages.linux-image-amd64": "6.1.99-1"}
 DRIVER: Edits = {"sites[hall].system.packages.nvidia-driver": "580.126.20-1"}
+
+
+def _of(name: str, machine: str) -> Sight:
+    """A host that says that it is another one's machine."""
+    return replace(sight(name), facts=replace(facts(machine), boot_id=f"boot-{name}"))
+
 
 SCENES = (
     Scene(
@@ -250,10 +256,91 @@ SCENES = (
     ),
     Scene(
         "a node that an apply left although no pool names it",
-        nodes={"h100-99": node("h100-99")},
+        nodes={"a100-9": node("a100-9")},
+        left=("a100-9",),
         want="""
-        host[h100-99]: h100-99 -> - [drain-and-reconfigure] (drift) on h100-99
-        retire.1: cordon drain retire h100-99
+        host[a100-9]: a100-9 -> - [drain-and-reconfigure] (drift) on a100-9
+        retire.old.1: cordon drain retire a100-9
+        """,
+    ),
+    Scene(
+        "a node that nobody can say anything of",
+        nodes={"a100-9": node("a100-9")},
+        want="",
+    ),
+    Scene(
+        "a host that is forgotten and was not seen to stop",
+        left=("a100-9",),
+        want="""
+        host[a100-9]: left -> - [in-place] (drift) on a100-9
+        retire.old.1: cordon drain retire a100-9
+        """,
+    ),
+    Scene(
+        "a host that was left and is wanted again",
+        old={"pools[old].nodes": ["a100-1"], "queues[research].guarantee[A100-SXM4-CUSTOM].gpus": 4},
+        new={
+            "pools[old].nodes": ["a100-1", "a100-2"],
+            "queues[research].guarantee[A100-SXM4-CUSTOM].gpus": 4,
+        },
+        nodes={"a100-2": None},
+        left=("a100-2",),
+        want="""
+        pools[old].nodes[a100-2]: - -> a100-2 [in-place] on a100-2
+        record: record
+        old.1: enrol configure(base,agent) accept a100-2
+        """,
+    ),
+    Scene(
+        "two hosts of one image, at their first look",
+        nodes={"h100-02": None, "h100-05": None},
+        sights=(_of("h100-02", "image"), _of("h100-05", "image")),
+        want="""
+        host[h100-02].agent: - -> enrolled [in-place] (drift) on h100-02
+        host[h100-05].agent: - -> enrolled [in-place] (drift) on h100-05
+        host[h100-05].machine-id: - -> machine-image [refused] (drift) on h100-05
+        h100.1: enrol configure(base,agent) accept h100-[02,05]
+        blocked: host[h100-05].machine-id
+        """,
+    ),
+    Scene(
+        "a new host made from the image of one that works",
+        nodes={"h100-02": None},
+        sights=(_of("h100-02", "h100-05"),),
+        want="""
+        host[h100-02].agent: - -> enrolled [in-place] (drift) on h100-02
+        host[h100-02].machine-id: - -> machine-h100-05 [refused] (drift) on h100-02
+        h100.1: enrol configure(base,agent) accept h100-02
+        blocked: host[h100-02].machine-id
+        """,
+    ),
+    Scene(
+        "a host under another name",
+        old={"pools[old].nodes": ["a100-1"]},
+        new={"pools[old].nodes": ["a100-2"]},
+        nodes={"a100-2": None},
+        sights=(_of("a100-2", "a100-1"),),
+        want="""
+        pools[old].nodes[a100-1]: a100-1 -> - [drain-and-reconfigure] on a100-1
+        pools[old].nodes[a100-2]: - -> a100-2 [in-place] on a100-2
+        host[a100-2].machine-id: - -> machine-a100-1 [refused] (drift) on a100-2
+        record: record
+        old.1: enrol configure(base,agent) accept a100-2
+        retire.old.1: cordon drain retire a100-1
+        blocked: host[a100-2].machine-id
+        """,
+    ),
+    Scene(
+        "an idle node and a busy one go, each in its own time",
+        new={"pools[old]": GONE, "queues[research].guarantee[A100-SXM4-CUSTOM]": GONE},
+        running=(Running(5, "bob", "research", ("a100-1",), 4, NOW + HOUR),),
+        want="""
+        pools[old]: {site: hall, nodes:… -> - [drain-and-reconfigure] on a100-[1-2]
+        queues[research].guarantee[A100-SXM4-CUSTOM]: {gpus: 4} -> - [controller-only]
+        record: record
+        retire.old.1: cordon drain retire a100-2
+        retire.old.2: cordon drain retire a100-1
+        job 5 drained on a100-1
         """,
     ),
 )

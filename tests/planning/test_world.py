@@ -8,7 +8,7 @@ from orchestrator import catalog
 from orchestrator.model.change import ChangeSet, PlanStep, StepKind
 from orchestrator.model.host import Step
 from orchestrator.planning.plan import plan
-from orchestrator.planning.world import Observed, Recorded, Workload, owed_by
+from orchestrator.planning.world import Left, Observed, Recorded, Workload, left_by, owed_by, with_left
 from tests.planning.scene import NOW, RESOLVED, base, document, facts, load, recorded_desired, sight
 
 
@@ -24,6 +24,36 @@ def test_an_apply_owes_nodes_that_it_took_or_meant_to_take() -> None:
 
     assert owed_by([*done, *begun, *never, *gone]) == ("n3", "n4")
     assert owed_by([(step(StepKind.CONFIGURE, "n1"), False)]) == ()
+
+
+def retire(name: str, done: bool, failed: bool) -> tuple[PlanStep, bool, bool]:
+    return step(StepKind.RETIRE, name), done, failed
+
+
+def test_a_host_is_left_until_it_was_seen_to_stop_or_has_failed_too_often() -> None:
+    went = [retire("n1", done=True, failed=False)]
+    killed = [retire("n2", done=False, failed=False)]
+    later = [retire("n3", done=False, failed=True), retire("n3", done=True, failed=False)]
+    back = [retire("n4", done=False, failed=True), (step(StepKind.ENROL, "n4"), True, False)]
+    silent = [retire("n5", done=False, failed=True)] * 2
+
+    assert left_by([*went, *killed, *later, *back, *silent]) == ("n2", "n5")
+    assert left_by(silent + silent[:1]) == ()
+    assert left_by([retire("n2", done=False, failed=False)] * 9) == ("n2",)
+
+
+def test_a_host_that_was_left_stands_where_it_stood() -> None:
+    pool, site = base().pool("old"), base().site("hall")
+    one = Left("head-1", replace(pool, nodes=("head-1",)), site)
+    known = with_left(base(), [one])
+    assert known.pool("old").nodes == (*pool.nodes, "head-1")
+    assert known.site("hall") == site, "the address was there already"
+
+    without = replace(base(), sites=base().sites[:1], pools=())
+    alone = with_left(without, [one, Left("a100-2", pool, site)])
+    assert alone.pool("old").nodes == ("head-1", "a100-2")
+    assert [host.name for host in alone.site("hall").hosts] == ["head-1", "a100-2"]
+    assert with_left(base(), []) == base()
 
 
 def made_from(observed: Observed, recorded: Recorded | None = None) -> ChangeSet:
@@ -58,6 +88,7 @@ def test_another_record_does_not_match() -> None:
         replace(known, spec=replace(base(), timezone="UTC")),
         replace(known, desired=known.desired[:1]),
         replace(known, owed=("h100-01",)),
+        replace(known, left=(Left("x", base().pool("old"), base().site("hall")),)),
         Recorded(),
     )
     made = [made_from(Observed(looked=False), one).recorded for one in (known, *others)]

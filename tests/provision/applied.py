@@ -169,7 +169,8 @@ class Paper:
 
     def retire(self, names: Sequence[str]) -> list[HostResult]:
         self.done.append(f"retire {','.join(names)}")
-        return [HostResult(name, ok=True) for name in names]
+        lost = {name for name in names if name in self.nodes_by_name and self.nodes_by_name[name].broken}
+        return [HostResult(name, name not in lost, OUTAGE if name in lost else "") for name in names]
 
 
 def paper(

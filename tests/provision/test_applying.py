@@ -194,3 +194,47 @@ def test_retired_hosts_are_let_go() -> None:
     world = paper()
     carry_out(world, plan(("p6",), kinds=(StepKind.CORDON, StepKind.DRAIN, StepKind.RETIRE)))
     assert world.done == ["record", "retire p6"]
+
+
+def leaving(*batches: tuple[str, ...]) -> ChangeSet:
+    steps = [
+        PlanStep(f"retire.p.{number}.{kind}", kind, "it leaves", "p", nodes, (), number)
+        for number, nodes in enumerate(batches, 1)
+        for kind in (StepKind.CORDON, StepKind.DRAIN, StepKind.RETIRE)
+    ]
+    return ChangeSet("test", "wanted", "recorded", "observed", steps=tuple(steps))
+
+
+def test_a_host_that_was_not_seen_to_go_leaves_the_apply_unfinished_and_keeps_no_other() -> None:
+    world = paper(nodes=4)
+    world.nodes_by_name["p1"].broken = True
+    spec = replace(world.spec, pools=(replace(world.spec.pools[0], nodes=("p4",)),))
+    applier = Applier(spec, world, world, world.told.append, world.clock, world.pause, before=world.spec)
+    report = applier.run(leaving(("p1", "p2"), ("p3",)))
+    assert (report.outcome, report.failed) == (Outcome.PARTIAL, {"p1": OUTAGE})
+    assert (report.short, report.skipped) == ([], [])
+    assert "retire p3" in world.done, "a silent host stops nobody else from going"
+    assert world.journal[-1] == "end partial"
+
+
+def test_work_on_one_host_that_goes_keeps_an_idle_one_no_longer() -> None:
+    world = paper(nodes=3, deadline_s=600)
+    world.nodes_by_name["p2"].jobs = {7: 300.0}
+    spec = replace(world.spec, pools=())
+    applier = Applier(spec, world, world, world.told.append, world.clock, world.pause, before=world.spec)
+    world.before = lambda entry: world.done.append(f"{entry} at {world.clock.monotonic_us() // 1_000_000} s")
+    assert applier.run(leaving(("p1", "p3"), ("p2",))).outcome is Outcome.DONE
+    first = world.done.index("-retire.p.1.retire at 0 s")
+    assert world.done[first - 1] == "retire p1,p3"
+    assert any(line.startswith("-retire.p.2.retire at 30") for line in world.done)
+
+
+def test_what_a_plan_does_to_hosts_is_done_to_those_alone_that_were_meant() -> None:
+    world = paper()
+    applier = Applier(
+        world.spec, world, world, world.told.append, world.clock, world.pause, only=frozenset({"p3"})
+    )
+    report = applier.run(plan(*BATCHES))
+    assert world.done == ["record", "configure p3", "configured p3"]
+    assert report.outcome is Outcome.PARTIAL, "the others wait"
+    assert [name for name, node in world.nodes_by_name.items() if node.clean] == ["p3"]

@@ -11,7 +11,9 @@ rendered anew each time, in STATE/ansible.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +23,7 @@ from orchestrator.model.clock import SECOND, Clock
 from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind
 from orchestrator.model.errors import InputError
 from orchestrator.model.host import Desired, PoolDesired, Sight, Step
-from orchestrator.planning.desired import AGENT_UNIT
+from orchestrator.planning.desired import AGENT_CONFIG, AGENT_UNIT
 from orchestrator.provision.applying import Seen
 from orchestrator.provision.metal import ansible, archive, check, probe, render, ssh
 from orchestrator.provision.metal.channel import Channel, Ran
@@ -29,6 +31,8 @@ from orchestrator.provision.metal.diagnosis import Unreached
 
 REBOOT_S = 300  # for a host to be back after a reboot: servers with much memory take minutes
 LOOK_EVERY_S = 1.0
+NO_CONFIG = 44  # the exit code of READ_CONFIG where there is no agent
+READ_CONFIG = f"sh -c 'test -e {AGENT_CONFIG} || exit {NO_CONFIG}; cat {AGENT_CONFIG}'"
 
 T = TypeVar("T")
 
@@ -65,10 +69,17 @@ class MetalHosts:
         self._clock = clock
         self._tell = tell
         self._tokens: dict[str, str] = {}
-        sites = _with_leaving(spec, before)
-        self._access = {site.name: ssh.lay(site, state, environment) for site in sites}
+        self._sites = {site.name: site for site in _with_leaving(spec, before)}
+        self._laid: dict[str, ssh.Access] = {}
         known = [*(render.metal_pools(before) if before is not None else ()), *render.metal_pools(spec)]
         self._pools: dict[str, Pool] = {name: pool for pool in known for name in pool.nodes}
+
+    def _access(self, site: str) -> ssh.Access:
+        """The way to the hosts of a site, laid when it is first used: a key that is gone concerns those alone who
+        need it. InputError."""
+        if site not in self._laid:
+            self._laid[site] = ssh.lay(self._sites[site], self._state, self._environment)
+        return self._laid[site]
 
     # --- looking --------------------------------------------------------------------------------------------------
 
@@ -88,7 +99,7 @@ class MetalHosts:
         return [by_name[name] for name in names]
 
     async def _check_site(self, site: str, names: list[str]) -> list[check.Checked]:
-        channel = Channel(self._access[site], self._clock)
+        channel = Channel(self._access(site), self._clock)
         failed = await self._meet(channel, names)
         targets = [
             check.Target(name, self._wanted(name), channel.access.addresses.get(name, name))
@@ -110,7 +121,7 @@ class MetalHosts:
 
     async def _accept_keys(self, names: list[str]) -> list[probe.Accepted]:
         return [
-            await probe.accept_host_key(Channel(self._access[self._site_of(name)], self._clock), name)
+            await probe.accept_host_key(Channel(self._access(self._site_of(name)), self._clock), name)
             for name in names
         ]
 
@@ -160,12 +171,19 @@ class MetalHosts:
             self._spec,
             {pool: one.desired for pool, one in wishes.desired.items()},
             wishes.letting_go,
-            ssh_configs={site: access.config for site, access in self._access.items()},
+            ssh_configs={site: access.config for site, access in self._usable().items()},
             ca=wishes.ca_pem,
             ca_path=wishes.ca_path,
             controller_url=wishes.controller_url,
         )
         return render.render(wanted, archive.agent_archive())
+
+    def _usable(self) -> dict[str, ssh.Access]:
+        """The ways that can be laid."""
+        for site in self._sites:
+            with suppress(InputError):
+                self._access(site)
+        return self._laid
 
     def reboot(self, names: Sequence[str]) -> list[HostResult]:
         """Until each is back with another boot id."""
@@ -194,18 +212,33 @@ class MetalHosts:
         return results + [HostResult(name, ok=False, error=late) for name in waiting]
 
     def retire(self, names: Sequence[str]) -> list[HostResult]:
-        """Stop the agents. A host that is silent is none of Gangline's any more: what it runs, it runs alone."""
-        return self._as_root(names, f"systemctl disable --now {AGENT_UNIT}")
+        """Stop the agents of these nodes. What the host itself says it is counts, not the address: where another node
+        has come in meanwhile, or none is left, there is nothing to stop."""
+        results = {
+            name: _whose(name, answer) for name, answer in self._answers(names, _root(READ_CONFIG)).items()
+        }
+        theirs = [name for name, result in results.items() if result is None]
+        stopped = self._as_root(theirs, f"systemctl disable --now {AGENT_UNIT}") if theirs else []
+        by_name = {result.host: result for result in (*stopped, *filter(None, results.values()))}
+        return [by_name[name] for name in names]
 
     def _as_root(self, names: Sequence[str], command: str) -> list[HostResult]:
-        script = f'test "$(id -u)" = 0 && exec {command}; exec sudo -n {command}'
-        return _run(self._everywhere(names, ["/bin/sh", "-c", script]))
+        return [_ran(name, answer) for name, answer in self._answers(names, _root(command)).items()]
 
-    async def _everywhere(self, names: Sequence[str], argv: list[str]) -> list[HostResult]:
-        answers: dict[str, Ran | Unreached] = {}
+    def _answers(self, names: Sequence[str], argv: list[str]) -> dict[str, Ran | Unreached | InputError]:
+        return _run(self._everywhere(names, argv))
+
+    async def _everywhere(
+        self, names: Sequence[str], argv: list[str]
+    ) -> dict[str, Ran | Unreached | InputError]:
+        """What each host answers; where there is no way to it, the reason."""
+        answers: dict[str, Ran | Unreached | InputError] = {}
         for site, hosts in self._by_site(names).items():
-            answers |= await Channel(self._access[site], self._clock).run_on(hosts, argv)
-        return [_ran(name, answers[name]) for name in names]
+            try:
+                answers |= await Channel(self._access(site), self._clock).run_on(hosts, argv)
+            except InputError as error:
+                answers |= dict.fromkeys(hosts, error)
+        return {name: answers[name] for name in names}
 
 
 def _with_leaving(spec: ClusterSpec, before: ClusterSpec | None) -> list[Site]:
@@ -236,10 +269,27 @@ def _result(found: ansible.HostRun) -> HostResult:
     return HostResult(found.host, found.ok, f"{where}{found.error}" if found.error else "", found.changed)
 
 
-def _ran(name: str, answer: Ran | Unreached) -> HostResult:
-    if isinstance(answer, Unreached):
+def _ran(name: str, answer: Ran | Unreached | InputError) -> HostResult:
+    if isinstance(answer, (Unreached, InputError)):
         return HostResult(name, ok=False, error=answer.message)
     words = answer.stderr.decode(errors="replace").strip().splitlines()
     return HostResult(
         name, answer.code == 0, "" if answer.code == 0 else (words[-1] if words else "it failed")
     )
+
+
+def _whose(name: str, answer: Ran | Unreached | InputError) -> HostResult | None:
+    """None if the host's agent is that node's own; else what there is to say of it."""
+    if isinstance(answer, (Unreached, InputError)) or answer.code not in (0, NO_CONFIG):
+        return _ran(name, answer)
+    try:
+        found = json.loads(answer.stdout)
+    except ValueError:  # none, or one that nobody can read: the unit is stopped all the same
+        return HostResult(name, ok=True) if answer.code == NO_CONFIG else None
+    other = isinstance(found, dict) and found.get("node") not in (name, None)
+    return HostResult(name, ok=True) if other else None
+
+
+def _root(command: str) -> list[str]:
+    """A command as root, or by sudo without a password."""
+    return ["/bin/sh", "-c", f'test "$(id -u)" = 0 && exec {command}; exec sudo -n {command}']
