@@ -88,7 +88,8 @@ class Step(Word):
 @dataclass(frozen=True, slots=True)
 class HostFacts:
     """What a probe read. `gpus` are PCI addresses with ids, as in `0000:1b:00.0 10de:2330`; clock skew in milliseconds,
-    positive when the host is ahead."""
+    positive when the host is ahead. `macs` are those of all its network cards; `agent_url` is the controller that an
+    agent there calls once the host boots, empty where there is none. A check reads both, a mere probe does not."""
 
     machine_id: str
     boot_id: str
@@ -101,6 +102,8 @@ class HostFacts:
     gpus: tuple[str, ...] = ()
     clock_skew_ms: int = 0
     reboot_needed: bool = False
+    macs: tuple[str, ...] = ()
+    agent_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from orchestrator.model.change import Change, ChangeKind, Source, UpdateClass
 from orchestrator.model.host import Drift, Item, ItemKind, PoolDesired, Sight
 from orchestrator.planning.render import shown
 from orchestrator.planning.roster import Roster
+from orchestrator.planning.strangers import NOTHING_OF_OURS, Ours, strangers
 from orchestrator.planning.twins import twins
 
 PRESENT = "present"  # the value of a drift that says that the item is absent
@@ -20,7 +21,9 @@ PRESENT = "present"  # the value of a drift that says that the item is absent
 HostItems = Mapping[tuple[str, ItemKind, str], Item]
 
 
-def drift(nodes: Roster, recorded: tuple[PoolDesired, ...], owed: tuple[str, ...]) -> tuple[Change, ...]:
+def drift(
+    nodes: Roster, recorded: tuple[PoolDesired, ...], owed: tuple[str, ...], ours: Ours = NOTHING_OF_OURS
+) -> tuple[Change, ...]:
     """All of it, by pool and host in their order."""
     items = {one.pool: _items(one) for one in recorded}
     late = frozenset(owed)
@@ -32,6 +35,7 @@ def drift(nodes: Roster, recorded: tuple[PoolDesired, ...], owed: tuple[str, ...
             found += _seen(nodes, name, items.get(pool.name, {}))
     found += (_forgotten(nodes, name) for name in nodes.gone() if name not in nodes.old)
     found += twins(nodes)
+    found += strangers(nodes, ours)
     return tuple(found)
 
 

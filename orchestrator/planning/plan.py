@@ -23,6 +23,7 @@ from orchestrator.planning.needs import HEAVY, needs_of, retirements
 from orchestrator.planning.render import Rendering, is_configured, recorded_as, render
 from orchestrator.planning.roster import roster
 from orchestrator.planning.steps import steps_of
+from orchestrator.planning.strangers import ours_of
 from orchestrator.planning.work import effects
 from orchestrator.planning.world import NO_CHOICE, Choices, Observed, Recorded, Workload
 
@@ -42,7 +43,8 @@ def plan(
     of_file = _guarded(diff(recorded.spec, wanted), workload)
     rendered = _render(wanted, recorded, resolved, of_file, choices.defer)
     own = tuple(change for one in rendered.values() for change in one.changes)
-    changes = (*of_file, *own, *drift(nodes, recorded.desired, recorded.owed))
+    ours = ours_of(wanted, recorded.spec, resolved.controller_url)
+    changes = (*of_file, *own, *drift(nodes, recorded.desired, recorded.owed, ours))
     desired = tuple(recorded_as(name, one.desired) for name, one in rendered.items())
     takes_over = bool(of_file) or _differs(desired, recorded.desired)
     done = steps_of(
@@ -149,6 +151,10 @@ def _observed_digest(observed: Observed) -> str:
 
 def _what_counts(sight: Sight) -> list[Any]:
     facts = sight.facts
-    host = [] if facts is None else [facts.machine_id, facts.gpus, facts.reboot_needed]
+    host = (
+        []
+        if facts is None
+        else [facts.machine_id, facts.gpus, facts.reboot_needed, facts.macs, facts.agent_url]
+    )
     found = [(one.role, one.kind, one.name, one.value, one.wanted, one.found) for one in sight.drift]
     return [sight.host, sight.reached, host, sight.checked, found]

@@ -446,6 +446,8 @@ def facts(reboot_needed: bool) -> Plain:
         "arch": platform.machine(),
         "gpus": gpus(),
         "reboot_needed": reboot_needed,
+        "macs": macs(),
+        "agent_url": agent_url(),
         "now_us": time.time_ns() // 1000,
     }
 
@@ -453,12 +455,37 @@ def facts(reboot_needed: bool) -> Plain:
 def gpus(folder: str = "/sys/bus/pci/devices") -> list[str]:
     """NVIDIA display and 3D controllers: PCI address, vendor and device."""
     found = []
-    for address in sorted(os.listdir(folder) if os.path.isdir(folder) else ()):
+    for address in _names(folder):
         base = f"{folder}/{address}"
         kind, vendor, device = (_read(f"{base}/{name}").strip()[2:] for name in ("class", "vendor", "device"))
         if vendor == "10de" and kind[:4] in ("0300", "0302"):
             found.append(f"{address} {vendor}:{device}")
     return found
+
+
+def macs(folder: str = "/sys/class/net", bonds: str = "/proc/net/bonding") -> list[str]:
+    """Of all network cards, those in a bond by their own address as well: a bond gives its cards one."""
+    found = {_read(f"{folder}/{name}/address").strip().lower() for name in _names(folder) if name != "lo"}
+    for name in _names(bonds):
+        lines = _read(f"{bonds}/{name}").lower().splitlines()
+        found.update(line.partition(":")[2].strip() for line in lines if line.startswith("permanent hw addr"))
+    return sorted(found - {"", "00:00:00:00:00:00"})
+
+
+def agent_url(
+    config: str = "/etc/gangline/agent.json",
+    starts: str = "/etc/systemd/system/multi-user.target.wants/gangline-agent.service",
+) -> str:
+    """The controller of an agent that is started at boots; one that was let go is not."""
+    try:
+        found = json.loads(_read(config)) if os.path.lexists(starts) else {}
+    except ValueError:
+        return ""
+    return str(found.get("url", "")) if isinstance(found, dict) else ""
+
+
+def _names(folder: str) -> list[str]:
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
 def _read(path: str) -> str:

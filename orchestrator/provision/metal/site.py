@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from orchestrator.model.apply import HostResult
 from orchestrator.model.clock import SECOND, Clock
-from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind
+from orchestrator.model.cluster import ClusterSpec, Host, Pool, Site, SiteKind
 from orchestrator.model.errors import InputError
 from orchestrator.model.host import Desired, PoolDesired, Sight, Step
 from orchestrator.planning.desired import AGENT_CONFIG, AGENT_UNIT
@@ -69,8 +69,10 @@ class MetalHosts:
         self._clock = clock
         self._tell = tell
         self._tokens: dict[str, str] = {}
-        self._sites = {site.name: site for site in _with_leaving(spec, before)}
+        self._sites = {site.name: _with_nodes(site, (spec, before)) for site in _with_leaving(spec, before)}
         self._laid: dict[str, ssh.Access] = {}
+        addresses = (each.controller.address for each in (spec, before) if each is not None)
+        self._urls = frozenset(url.rstrip("/") for url in (wishes.controller_url, *addresses) if url)
         known = [*(render.metal_pools(before) if before is not None else ()), *render.metal_pools(spec)]
         self._pools: dict[str, Pool] = {name: pool for pool in known for name in pool.nodes}
 
@@ -120,10 +122,10 @@ class MetalHosts:
         return _run(self._accept_keys(list(names)))
 
     async def _accept_keys(self, names: list[str]) -> list[probe.Accepted]:
-        return [
-            await probe.accept_host_key(Channel(self._access(self._site_of(name)), self._clock), name)
-            for name in names
-        ]
+        ways = [
+            (name, self._access(self._site_of(name))) for name in names
+        ]  # all are known before one is believed
+        return [await probe.accept_host_key(Channel(access, self._clock), name) for name, access in ways]
 
     def _site_of(self, name: str) -> str:
         if name not in self._pools:
@@ -214,9 +216,8 @@ class MetalHosts:
     def retire(self, names: Sequence[str]) -> list[HostResult]:
         """Stop the agents of these nodes. What the host itself says it is counts, not the address: where another node
         has come in meanwhile, or none is left, there is nothing to stop."""
-        results = {
-            name: _whose(name, answer) for name, answer in self._answers(names, _root(READ_CONFIG)).items()
-        }
+        answers = self._answers(names, _root(READ_CONFIG))
+        results = {name: _whose(name, answer, self._urls) for name, answer in answers.items()}
         theirs = [name for name, result in results.items() if result is None]
         stopped = self._as_root(theirs, f"systemctl disable --now {AGENT_UNIT}") if theirs else []
         by_name = {result.host: result for result in (*stopped, *filter(None, results.values()))}
@@ -252,6 +253,14 @@ def _with_leaving(spec: ClusterSpec, before: ClusterSpec | None) -> list[Site]:
     return [site for site in sites.values() if site.kind is SiteKind.METAL]
 
 
+def _with_nodes(site: Site, specs: Iterable[ClusterSpec | None]) -> Site:
+    """The site with the nodes of its pools that no inventory has: they are reached by their names."""
+    pools = (pool for spec in specs if spec is not None for pool in spec.pools if pool.site == site.name)
+    known = {host.name for host in site.hosts}
+    others = dict.fromkeys(name for pool in pools for name in pool.nodes if name not in known)
+    return replace(site, hosts=(*site.hosts, *map(Host, others)))
+
+
 def _run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
@@ -278,16 +287,24 @@ def _ran(name: str, answer: Ran | Unreached | InputError) -> HostResult:
     )
 
 
-def _whose(name: str, answer: Ran | Unreached | InputError) -> HostResult | None:
-    """None if the host's agent is that node's own; else what there is to say of it."""
+def _whose(name: str, answer: Ran | Unreached | InputError, urls: frozenset[str]) -> HostResult | None:
+    """None if the host's agent is that node's own, and calls one of the URLs; else what there is to say of it."""
     if isinstance(answer, (Unreached, InputError)) or answer.code not in (0, NO_CONFIG):
         return _ran(name, answer)
     try:
         found = json.loads(answer.stdout)
     except ValueError:  # none, or one that nobody can read: the unit is stopped all the same
         return HostResult(name, ok=True) if answer.code == NO_CONFIG else None
-    other = isinstance(found, dict) and found.get("node") not in (name, None)
-    return HostResult(name, ok=True) if other else None
+    if not isinstance(found, dict):
+        return None
+    if found.get("node") not in (name, None):
+        return HostResult(name, ok=True)
+    url = str(found.get("url", ""))
+    if url and urls and url.rstrip("/") not in urls:
+        return HostResult(
+            name, ok=False, error=f"its agent is another controller's by now ({url}); it was left alone"
+        )
+    return None
 
 
 def _root(command: str) -> list[str]:

@@ -316,3 +316,35 @@ def test_the_script_runs_as_it_is_sent_on_an_old_python(tmp_path: Path) -> None:
     (drift,) = answer["drift"]
     assert (drift["name"], drift["found"]) == (str(path), "line 1: x")
     assert answer["facts"]["boot_id"]
+
+
+def test_cards_of_a_bond_are_known_by_their_own_addresses(tmp_path: Path) -> None:
+    cards = {"lo": "00:00:00:00:00:00", "eth0": "02:00:00:00:00:AA", "eth1": "02:00:00:00:00:aa", "tun0": ""}
+    for name, address in cards.items():
+        (tmp_path / "net" / name).mkdir(parents=True)
+        (tmp_path / "net" / name / "address").write_text(f"{address}\n")
+    (tmp_path / "bonds").mkdir()
+    (tmp_path / "bonds" / "bond0").write_text(
+        "Slave Interface: eth0\nPermanent HW addr: 02:00:00:00:00:AA\nSlave queue ID: 0\n"
+        "Slave Interface: eth1\nPermanent HW addr: 02:00:00:00:00:bb\n"
+    )
+    found = check_host.macs(str(tmp_path / "net"), str(tmp_path / "bonds"))
+    assert found == ["02:00:00:00:00:aa", "02:00:00:00:00:bb"]
+    assert check_host.macs(str(tmp_path / "none"), str(tmp_path / "none")) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "enabled", "url"),
+    [
+        ('{"url": "https://c:7443", "node": "h1"}', True, "https://c:7443"),
+        ('{"url": "https://c:7443", "node": "h1"}', False, ""),
+        ("{", True, ""),
+        ("[]", True, ""),
+        ("", True, ""),
+    ],
+)
+def test_an_agent_that_was_let_go_is_nobodys(tmp_path: Path, config: str, enabled: bool, url: str) -> None:
+    (tmp_path / "agent.json").write_text(config)
+    if enabled:
+        (tmp_path / "wants").symlink_to("/lib/systemd/system/gangline-agent.service")
+    assert check_host.agent_url(str(tmp_path / "agent.json"), str(tmp_path / "wants")) == url

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.model.clock import ManualClock
-from orchestrator.model.cluster import ClusterSpec, Host, Pool, Site, SiteKind, Ssh
+from orchestrator.model.cluster import ClusterSpec, Controller, Host, Pool, Site, SiteKind, Ssh
 from orchestrator.model.errors import InputError
 from orchestrator.model.host import Step
+from orchestrator.provision.metal import probe
 from orchestrator.provision.metal import site as module
 from orchestrator.provision.metal.diagnosis import Unreached
 from orchestrator.provision.metal.site import NO_CONFIG, MetalHosts, Wishes
@@ -75,11 +76,12 @@ def hall(name: str, *hosts: str, key: str = "") -> Site:
 
 def metal(tmp_path: Path, spec: ClusterSpec, before: ClusterSpec | None = None) -> MetalHosts:
     environment = {"XDG_RUNTIME_DIR": ""}
-    return MetalHosts(spec, tmp_path, Wishes({}), environment, ManualClock(), before=before)
+    wishes = Wishes({}, controller_url="https://c:7443")
+    return MetalHosts(spec, tmp_path, wishes, environment, ManualClock(), before=before)
 
 
-def config(node: str) -> str:
-    return json.dumps({"node": node, "url": "https://c"}, indent=2)
+def config(node: str, url: str = "https://c:7443/") -> str:
+    return json.dumps({"node": node, "url": url}, indent=2)
 
 
 def test_only_an_agent_of_that_very_node_is_stopped(tmp_path: Path, hosts: Hosts) -> None:
@@ -98,6 +100,16 @@ def test_only_an_agent_of_that_very_node_is_stopped(tmp_path: Path, hosts: Hosts
     assert results[-1].error == "silent does not answer"
 
 
+def test_an_agent_that_another_cluster_has_taken_over_is_left_alone(tmp_path: Path, hosts: Hosts) -> None:
+    hosts.configs = {"a1": config("a1", "https://other:7443"), "a2": config("a2", "https://old:7443")}
+    spec = cluster(hall("a", "a1", "a2"))
+    before = replace(spec, controller=Controller("https://old:7443"))
+    found = metal(tmp_path, spec, before).retire(["a1", "a2"])
+    assert [one.ok for one in found] == [False, True]
+    assert "another controller's by now (https://other:7443)" in found[0].error
+    assert hosts.stopped == ["a2"], "the address that this cluster had is its own"
+
+
 def test_a_site_that_goes_can_go_without_its_key(tmp_path: Path, hosts: Hosts) -> None:
     """What is to be removed may be gone already: it is told of its own hosts, and hinders no other."""
     hosts.configs = {"b1": config("b1")}
@@ -114,3 +126,30 @@ def test_a_scoped_run_needs_no_key_of_another_site(tmp_path: Path, hosts: Hosts)
     assert [one.ok for one in both.retire(["b1"])] == [True]
     with pytest.raises(InputError, match="NOT_SET is not set"):
         both.sights(["a1"])
+
+
+def test_hosts_of_a_site_without_an_inventory_go_by_their_names(tmp_path: Path, hosts: Hosts) -> None:
+    hosts.configs = {"n1": config("n1"), "n2": config("n2")}
+    site = Site("a", SiteKind.METAL, hosts=(Host("n1", "10.0.0.1"),))
+    spec = ClusterSpec("test", sites=(site,), pools=(Pool("p", "a", ("n1", "n2")),))
+    assert [one.ok for one in metal(tmp_path, spec).retire(["n1", "n2"])] == [True, True]
+    text = (tmp_path / "ssh" / "a" / "config").read_text()
+    assert "Host n1\n  HostName 10.0.0.1\n" in text
+    assert "Host n2\n  HostName n2\n" in text
+
+
+def test_no_key_is_believed_before_all_names_are_known(
+    tmp_path: Path, hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    believed: list[str] = []
+
+    async def accept(channel: Any, name: str) -> None:
+        believed.append(name)
+
+    monkeypatch.setattr(probe, "accept_host_key", accept)
+    both = metal(tmp_path, cluster(hall("a", "a1", "a2")))
+    with pytest.raises(InputError, match="no metal pool has a host a3"):
+        both.accept_host_keys(["a1", "a3"])
+    assert believed == []
+    both.accept_host_keys(["a1", "a2"])
+    assert believed == ["a1", "a2"]

@@ -1,0 +1,250 @@
+"""`plan`, `apply` and `drift` as people type them: bad words, what is printed, exit codes.
+
+Comes in: a cluster file of one metal site, no controller and no host. Goes out: proof of the texts and codes that CI
+and people go by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.cli import change_cmd, changing, choices
+from orchestrator.model.apply import Outcome
+from orchestrator.model.change import Change, ChangeKind, ChangeSet, PlanStep, Source, StepKind, UpdateClass
+from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind
+from orchestrator.model.host import Drift, ItemKind, Sight, Step
+from orchestrator.provision.applying import Report
+from tests.cli.conftest import Said
+
+Run = Callable[..., Said]
+
+CLUSTER = """apiVersion: gangline/v1
+kind: Cluster
+metadata: {name: lab}
+controller: {address: "https://10.0.0.9:7443"}
+sites: [{name: hall, kind: metal}]
+pools: [{name: p, site: hall, nodes: "h[1-3]", gpu: {model: H100-SXM5-80GB, count: 8}}]
+"""
+OVER = CLUSTER + "queues: [{name: q, guarantee: [{pool: p, gpus: 99}]}]\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "c.yaml"
+    path.write_text(CLUSTER)
+    return path
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["--limit", "--accept-host-key"])
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ("h[1", "cli.bad-hosts"),
+        ("h1,,h2", "cli.bad-hosts"),
+        ("h4", "apply.unknown-host"),
+        ("h1,h4", "apply.unknown-host"),
+    ],
+)
+def test_what_names_no_host_is_refused(gangline: Run, file: Path, option: str, value: str, code: str) -> None:
+    said = gangline("plan", "c.yaml", "--no-look", option, value)
+    assert (said.code, said.out) == (2, "")
+    assert f"[{code}]" in said.err
+
+
+def test_an_unknown_host_is_answered_with_the_nearest(gangline: Run, file: Path) -> None:
+    assert "did you mean 'h3'?" in gangline("plan", "c.yaml", "--no-look", "--limit", "h33").err
+
+
+@pytest.mark.parametrize(
+    "skips",
+    [
+        ("--skip", "guarantee-over-capacity"),
+        ("--skip", "spec.guarantee-over-capacity"),
+        ("--skip", "guarantee-over-power, guarantee-over-capacity"),
+        ("--skip", "guarantee-over-power", "--skip", "guarantee-over-capacity"),
+        ("--skip", "minimum-over-budget", "--skip", "guarantee-over-power,guarantee-over-capacity"),
+    ],
+)
+@pytest.mark.parametrize("verb", [("validate",), ("plan", "--no-look")])
+def test_a_check_is_left_out_by_name(
+    gangline: Run, file: Path, skips: tuple[str, ...], verb: tuple[str, ...]
+) -> None:
+    file.write_text(OVER)
+    assert gangline(*verb, "c.yaml").code == 2
+    assert gangline(*verb, "c.yaml", *skips).code == 0
+
+
+def test_a_check_that_is_left_out_is_not_called_passed(gangline: Run, file: Path) -> None:
+    file.write_text(OVER)
+    said = gangline("validate", "c.yaml", "--skip", "guarantee-over-capacity")
+    assert said.err == "not checked: guarantee-over-capacity\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ("guarantee-over-powr", "did you mean 'guarantee-over-power'?"),
+        ("guarantee-over-power,zebra", "known: guarantee-over-capacity"),
+        ("unknown-field", "known: "),
+        ("all", "known: "),
+    ],
+)
+def test_a_check_that_is_none_or_may_not_be_left_out_is_refused(
+    gangline: Run, file: Path, value: str, hint: str
+) -> None:
+    said = gangline("validate", "c.yaml", "--skip", value)
+    assert (said.code, said.out) == (2, "")
+    assert "[cli.unknown-check]" in said.err
+    assert hint in said.err
+
+
+def test_other_checks_stay(gangline: Run, file: Path) -> None:
+    file.write_text(OVER.replace("site: hall,", "site: hull,"))
+    said = gangline("validate", "c.yaml", "--skip", "guarantee-over-capacity")
+    assert (said.code, "spec.dangling-reference" in said.out) == (2, True)
+
+
+@pytest.mark.parametrize("verb", ["plan", "apply", "drift", "render", "destroy", "up"])
+def test_every_verb_tells_all_faults_of_the_file_and_acts_on_nothing(
+    gangline: Run, file: Path, verb: str
+) -> None:
+    file.write_text(CLUSTER.replace("gpu:", "gpuz:").replace("kind: metal", "kind: metl"))
+    more = ("--out", "folder") if verb == "render" else ()
+    said = gangline(verb, "c.yaml", *more)
+    assert (said.code, said.out) == (2, "")
+    assert "gpuz: unknown field" in said.err
+    assert "'metl'" in said.err
+    assert sorted(path.name for path in file.parent.iterdir()) == ["c.yaml"]
+
+
+# --- consents ---------------------------------------------------------------------------------------------------------
+
+
+def planned(*consents: str) -> ChangeSet:
+    changes = tuple(
+        Change("x", ChangeKind.REMOVED, UpdateClass.DESTROYS, Source.SPEC, "a", "", consent=consent)
+        for consent in consents
+    )
+    return ChangeSet("lab", "w", "r", "o", changes)
+
+
+def test_a_consent_that_nothing_asks_for_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    """And no error: the second run of an apply that was killed has the same words, and less to do."""
+    choices.tell_needless(("storage/hom", "host/h1"), planned("storage/home", "host/h1"))
+    said = capsys.readouterr().err
+    assert said == "--consent storage/hom: nothing in this plan asks for it; did you mean 'storage/home'?\n"
+
+
+# --- how an apply ended -----------------------------------------------------------------------------------------------
+
+SPEC = ClusterSpec("lab", sites=(Site("hall", SiteKind.METAL),), pools=(Pool("p", "hall", ("h1", "h2")),))
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, report: Report, unseen: tuple[str, ...] = ()) -> int:
+    """The exit code of an apply with one step that came to this."""
+
+    class Applier:
+        def run(self, plan: ChangeSet) -> Report:
+            return report
+
+    monkeypatch.setattr(changing, "applier", lambda *_: Applier())
+    step = PlanStep("record", StepKind.RECORD, "the file")
+    plan = ChangeSet("lab", "w", "r", "o", steps=(step,), unseen=unseen)
+    look: Any = changing.Look(SPEC, Path(), None, None, plan)  # type: ignore[arg-type]
+    client: Any = None
+    return change_cmd.carry_out(look, client, "", yes=True)
+
+
+def test_what_is_not_done_has_its_own_code_and_is_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed = {"h1": "no route to host", "h2": "dpkg is locked"}
+    report = Report("apply-3", Outcome.PARTIAL, failed, ["p.2.configure"], ["p"])
+    assert ended(monkeypatch, report) == 4
+    said = capsys.readouterr().err
+    assert "h1: no route to host\nh2: dpkg is locked\n" in said
+    assert "0 of 1 pool as wanted; not done: 1 step" in said
+    assert "run it again when the reasons above are gone" in said
+
+
+def test_enough_good_hosts_are_enough_and_the_bad_ones_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(monkeypatch, Report("apply-3", Outcome.DONE, {"h1": "no route to host"})) == 0
+    assert "h1: no route to host" in capsys.readouterr().err
+
+
+def test_a_host_that_nobody_could_look_at_is_not_called_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ended(monkeypatch, Report("apply-3")) == 0
+    assert ended(monkeypatch, Report("apply-3"), unseen=("h2: tcp: no answer",)) == 4
+
+
+# --- drift ------------------------------------------------------------------------------------------------------------
+
+
+def seen(host: str, *drift: Drift) -> Sight:
+    return Sight(host, Step.DONE, checked=True, drift=drift)
+
+
+SYSCTL = Drift("base", ItemKind.SYSCTL, "net.core.somaxconn", "value", "4096", "128")
+PACKAGE = Drift("base", ItemKind.PACKAGE, "jq", "version", "1.6-1", "1.7-1")
+FILE = Drift("base", ItemKind.FILE, "/etc/motd", "content", "line 1: a", "line 1: b")
+UNSEEN = Sight("h9", Step.SUDO, "sudo asks for a password")
+
+
+@pytest.mark.parametrize(
+    ("sights", "code"),
+    [
+        ((seen("h1"),), 0),
+        ((seen("h1", SYSCTL),), 3),
+        ((seen("h1"), UNSEEN), 4),
+        ((seen("h1", SYSCTL), UNSEEN), 3),
+    ],
+)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_codes_of_drift(
+    gangline: Run,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sights: tuple[Sight, ...],
+    code: int,
+    form: str,
+) -> None:
+    monkeypatch.setattr(changing, "drift_of", lambda *_: list(sights))
+    assert gangline("drift", "c.yaml", "-o", form).code == code
+
+
+def test_what_differs_is_reverted_or_adopted(
+    gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sights = [seen("h1", SYSCTL, PACKAGE), seen("h2", SYSCTL), seen("h3", FILE), UNSEEN]
+    monkeypatch.setattr(changing, "drift_of", lambda *_: sights)
+    said = gangline("drift", "c.yaml")
+    assert said.out == (
+        "h[1-2]: sysctl net.core.somaxconn, value: 128, wanted 4096  [base]\n"
+        "    to adopt it:\n"
+        '    +  system: {sysctls: {net.core.somaxconn: "128"}}\n'
+        "h1: package jq, version: 1.7-1, wanted 1.6-1  [base]\n"
+        "    to adopt it:\n"
+        '    +  system: {packages: {jq: "1.7-1"}}\n'
+        "h3: file /etc/motd, content: line 1: b, wanted line 1: a  [base]\n"
+    )
+    assert "h9: not looked at: sudo asks for a password" in said.err
+    assert "3 hosts looked at, 3 differ; `gangline apply` reverts what differs" in said.err
+
+
+def test_what_is_adopted_is_a_file_that_passes(gangline: Run, file: Path) -> None:
+    """The printed lines, put into the site as they stand, are valid."""
+    for one in (SYSCTL, PACKAGE):
+        (_, line) = changing.adopt_advice(str(one.kind), one.name, one.value, one.found)
+        patch = line.removeprefix("+").strip()
+        file.write_text(CLUSTER.replace("kind: metal}", f"kind: metal, {patch}}}"))
+        assert gangline("validate", "c.yaml").code == 0
