@@ -69,7 +69,7 @@ PackageName = Annotated[
 PackageVersion = Annotated[
     str,
     pattern_leaf(
-        r"^([A-Za-z0-9][A-Za-z0-9.+:~_-]{0,126})?$",
+        r"^([0-9][A-Za-z0-9.+:~_-]{0,126})?$",  # deb-version(7): it starts with a digit
         "spec.bad-text",
         "a text: a package's version",
         "write the full version as the package manager shows it, or '' for any",

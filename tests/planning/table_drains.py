@@ -9,6 +9,8 @@ from tests.planning.scene import GONE, Edits, Scene
 
 ONE: Edits = {"pools[old].update": {"max_unavailable": 1}}
 
+FREE: Edits = {"queues": [{"name": "all"}], "budgets[people]": GONE, "access.grants[1]": GONE}
+
 SCENES = (
     Scene(
         "another kernel",
@@ -66,6 +68,31 @@ SCENES = (
         h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
         h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
         h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        """,
+    ),
+    Scene(
+        "fewer cores in number and more as a text",
+        old={"pools[h100].cores": 128},
+        new={"pools[h100].cores": 96},
+        want="""
+        pools[h100].cores: 128 -> 96 [drain-and-reconfigure] on h100-[01-08]
+        record: record
+        h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
+        h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]
+        h100.3: cordon drain configure(base,agent) accept uncordon h100-[05-06]
+        h100.4: cordon drain configure(base,agent) accept uncordon h100-[07-08]
+        """,
+    ),
+    Scene(
+        "kind and number of GPUs at once",
+        old=FREE,
+        new=FREE | {"pools[old].gpu.count": 2, "pools[old].gpu.model": "H100-SXM5-80GB"},
+        want="""
+        pools[old].gpu.model: A100-SXM4-CUSTOM -> H100-SXM5-80GB [drain-and-reconfigure] on a100-[1-2]
+        pools[old].gpu.count: 4 -> 2 [drain-and-reconfigure] on a100-[1-2]
+        record: record
+        old.1: cordon drain configure(base,agent) accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) accept uncordon a100-2
         """,
     ),
     Scene(

@@ -255,6 +255,38 @@ SCENES = (
         """,
     ),
     Scene(
+        "another change of the file while an apply owes nodes a drain",
+        old={"pools[old].software.driver": "580.200.1"},
+        new={"pools[old].software.driver": "580.200.1", 'sites[hall].system.sysctls["vm.swappiness"]': "1"},
+        nodes={"a100-1": node("a100-1", cordoned=True)},
+        owed=("a100-1", "a100-2"),
+        want="""
+        sites[hall].system.sysctls["vm.swappiness"]: 10 -> 1 [in-place] on a100-[1-2],h100-[01-08]
+        host[a100-1].apply: unfinished -> finished [drain-and-reconfigure] (drift) on a100-1
+        host[a100-2].apply: unfinished -> finished [drain-and-reconfigure] (drift) on a100-2
+        record: record
+        h100.1: configure(base) h100-[01-02]
+        h100.2: configure(base) h100-[03-08]
+        old.1: cordon drain configure(base,agent) accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+    Scene(
+        "the file taken back while an apply owes nodes a drain",
+        old={"pools[old].software.driver": "580.200.1"},
+        new={},
+        nodes={"a100-1": node("a100-1", cordoned=True)},
+        owed=("a100-1", "a100-2"),
+        want="""
+        pools[old].software.driver: 580.200.1 -> - [controller-only]
+        host[a100-1].apply: unfinished -> finished [drain-and-reconfigure] (drift) on a100-1
+        host[a100-2].apply: unfinished -> finished [drain-and-reconfigure] (drift) on a100-2
+        record: record
+        old.1: cordon drain configure(base,agent) accept uncordon a100-1
+        old.2: cordon drain configure(base,agent) accept uncordon a100-2
+        """,
+    ),
+    Scene(
         "a node that an apply left although no pool names it",
         nodes={"a100-9": node("a100-9")},
         left=("a100-9",),

@@ -202,6 +202,28 @@ SCENES = (
         """,
     ),
     Scene(
+        "more cores in number and fewer as a text",
+        old={"pools[h100].cores": 96},
+        new={"pools[h100].cores": 128},
+        want="""
+        pools[h100].cores: 96 -> 128 [in-place] on h100-[01-08]
+        record: record
+        h100.1: configure(agent) h100-[01-02]
+        h100.2: configure(agent) h100-[03-08]
+        """,
+    ),
+    Scene(
+        "more memory in number and less as a text",
+        old={"pools[h100].memory": "960GiB"},
+        new={"pools[h100].memory": "2TiB"},
+        want="""
+        pools[h100].memory: 960GiB -> 2TiB [in-place] on h100-[01-08]
+        record: record
+        h100.1: configure(agent) h100-[01-02]
+        h100.2: configure(agent) h100-[03-08]
+        """,
+    ),
+    Scene(
         "cores no longer said",
         new={"pools[h100].cores": GONE},
         want="""

@@ -116,7 +116,7 @@ def test_what_was_changed_by_hand_is_found_named_and_healed_alone(lab: Lab) -> N
 
 def test_a_change_that_fails_on_a_host_is_rolled_back(lab: Lab) -> None:
     """The way back is a plan from wherever the failed one stopped, and needs nothing of the failed one."""
-    lab.site["system"] = {"sysctls": {"net.core.somaxconn": "7777"}, "packages": {"jq": "no-such-version"}}
+    lab.site["system"] = {"sysctls": {"net.core.somaxconn": "7777"}, "packages": {"jq": "9.9-no-such"}}
     lab.write()
     failed = lab.apply()
     assert (failed.code, "jq" in failed.err) == (4, True), failed
