@@ -256,6 +256,26 @@ def test_a_requeued_job_counts_no_failure(tmp_path: Path) -> None:
     assert ending_of(world, job_id)[:2] == ("succeeded", 0)
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_job_requeued_many_times_is_counted_once(tmp_path: Path, restart: bool) -> None:
+    """Devices and limits are taken once and given back once each time, also by a controller that has just read it."""
+    world = small(tmp_path, nodes=1, gpus=4)
+    job_id = running(world, job(gpus=4))
+    for _ in range(5):
+        world.do(commands.RequeueJob(job_id, BY))
+        if restart:
+            world.kill_controller()
+            world.start_controller()
+        world.settle()
+        check_world(world)
+    assert world.view.jobs[job_id].attempts == 6
+    finish(world, job_id)
+    world.settle()
+    check_world(world)
+    other = running(world, job(gpus=4))
+    assert str(world.view.jobs[other].state) == "running", "all of it is free again, and no more than that"
+
+
 # --- nodes ------------------------------------------------------------------------------------------------------
 
 

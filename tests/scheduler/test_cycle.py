@@ -225,6 +225,22 @@ def test_budget_bounds_a_pass_and_the_next_goes_on() -> None:
     assert len(run(fold.state, budget=4)[0]) == 2
 
 
+def test_two_gangs_for_a_hundred_nodes_in_one_pass() -> None:
+    """Whichever comes first takes all of them; the other has nothing, and gets all when the first is over."""
+    fold = Fold(cluster(pool(nodes=100, gpus=4)))
+    first, second = (fold.submit(job(nodes=100, gpus=4)) for _ in range(2))
+    decisions, told = run(fold.state)
+    assert [(start.attempt.job, len(start.placements)) for start in decisions] == [(first, 100)]
+    assert len(told.reasons) == 1
+    enact(fold, decisions)
+    assert not any(node.free for node in fold.state.capacity.nodes.values())
+    assert run(fold.state)[0] == ()
+    for number in range(1, 101):
+        fold(events.AttemptPartEnded(AttemptId(first, 1), f"p-{number}"))
+    fold(events.AttemptEnded(AttemptId(first, 1), EndCause.COMPLETED))
+    assert {start.attempt.job for start in run(fold.state)[0]} == {second}
+
+
 def test_thousands_of_equal_jobs_cost_a_probe_each() -> None:
     fold = Fold(cluster(pool(nodes=500)))
     for _ in range(4_100):

@@ -306,15 +306,19 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     # --- versions and numbers ---
     (
         "versions that name none",
-        "sites: [{name: m, kind: metal, system: {packages: {a: latest, b: '580.*', c: '>=5', d: '1:2.3-4~x+y'}}}]\n"
-        "pools: []",
+        (
+            "sites: [{name: m, kind: metal, system: {packages: {a: latest, b: '580.*', c: '>=5', d: '1:2.3-4~x+y'}}}]\n"
+            "pools: []"
+        ),
         [f"sites[m].system.packages.{name} spec.bad-text" for name in "abc"],
     ),
     (
         "numbers are compared as such",
-        "sites: [{name: a, kind: aws, region: us-east-1, zones: [us-east-1a]}]\n"
-        "pools: [{name: p, site: a, size: {min: 9, max: 10}, offerings: [{type: p5.48xlarge, market: spot}]},"
-        " {name: q, site: a, size: {min: 10, max: 9}, offerings: [{type: p5.48xlarge, market: spot}]}]",
+        (
+            "sites: [{name: a, kind: aws, region: us-east-1, zones: [us-east-1a]}]\n"
+            "pools: [{name: p, site: a, size: {min: 9, max: 10}, offerings: [{type: p5.48xlarge, market: spot}]},"
+            " {name: q, site: a, size: {min: 10, max: 9}, offerings: [{type: p5.48xlarge, market: spot}]}]"
+        ),
         ["pools[q].size.min spec.min-over-max"],
     ),
     # --- access ---
