@@ -6,7 +6,8 @@ plans (`Resolved.archive_sha256`).
 
 In it: `agent/`, `telemetry/`, `model/` and the package's own file, and pynvml, so that GPUs are seen without anything
 else on the host. `python3 gangline-agent.pyz --config FILE` runs it. Nothing is compressed, since libraries for that
-differ between machines in the bytes that they make.
+differ between machines in the bytes that they make. It is one release of pynvml for all who apply with this version of
+Gangline, whatever is installed where: with another one each would undo what the other did.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ NAME = "gangline-agent.pyz"
 ROOMS = ("agent", "telemetry", "model")  # DESIGN section 6: they keep to 3.10 and to the standard library
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can hold: a build leaves no time behind
 MODE = 0o100644 << 16
+PYNVML = "13.615.71"  # release of nvidia-ml-py; the extra `metal` asks for exactly this one
+PYNVML_SHA256 = "2828e66b483bec218f461314f6da96c1e56330ed4b297a20b3444b4c43cdd14e"  # of its one file
 INTERPRETER = b"#!/usr/bin/env python3\n"
 
 MAIN = '''"""The start of the agent from its archive."""
@@ -85,7 +88,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 def _pynvml() -> Path:
-    """The one file of nvidia-ml-py, which comes with the extra `metal`."""
+    """The one file of nvidia-ml-py; NotFound where it is missing or of another release."""
     found = importlib.util.find_spec("pynvml")
     if found is None or found.origin is None:
         raise NotFound(
@@ -93,4 +96,11 @@ def _pynvml() -> Path:
             "the agent's archive needs the Python package nvidia-ml-py, which is not installed here",
             "pip install 'gangline[metal]'",
         )
-    return Path(found.origin)
+    path = Path(found.origin)
+    if hashlib.sha256(path.read_bytes()).hexdigest() != PYNVML_SHA256:
+        raise NotFound(
+            "archive.other-pynvml",
+            f"the agents of this version of Gangline carry nvidia-ml-py {PYNVML}, and {path} is of another release",
+            f"pip install 'nvidia-ml-py=={PYNVML}'",
+        )
+    return path

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import orchestrator
+from orchestrator.model.errors import NotFound
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.protocol import EventKind
 from orchestrator.provision.metal import archive
@@ -22,6 +24,7 @@ from tests.agent.fake_controller import FakeController
 from tests.agent.running import RunningAgent, alive, shell, until
 
 PACKAGE = Path(orchestrator.__file__).parent
+ROOT = PACKAGE.parent
 FIRST, SECOND = AttemptId(1, 1), AttemptId(2, 1)
 
 
@@ -46,6 +49,23 @@ def test_a_changed_line_gives_another_archive(tmp_path: Path) -> None:
     pynvml.write_text("A = 2\n")
 
     assert archive.build(PACKAGE, pynvml).sha256 != before.sha256
+
+
+def test_all_who_apply_with_one_version_carry_one_release_of_pynvml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The extra asks for it, the lock file has it, and another one is refused: two people would undo each other's."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert f"nvidia-ml-py=={archive.PYNVML}" in extras["metal"]
+    assert f"nvidia-ml-py=={archive.PYNVML} " in (ROOT / "constraints" / "locked.txt").read_text()
+    assert archive._pynvml().name == "pynvml.py"
+
+    (tmp_path / "pynvml.py").write_text("# a later release\n")
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)  # one that was imported would be found instead
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(NotFound, match=f"carry nvidia-ml-py {archive.PYNVML}") as refused:
+        archive._pynvml()
+    assert refused.value.hint == f"pip install 'nvidia-ml-py=={archive.PYNVML}'"
 
 
 def test_it_holds_the_rooms_of_the_node_and_no_other() -> None:
