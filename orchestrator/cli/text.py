@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from datetime import UTC, datetime
+
+from orchestrator.model import units
 
 # DEL and C1 controls, and what Unicode calls formats (category Cf) and separators of lines: they reorder text, hide in
 # it, or move a cursor. JSON and YAML may hold them as they are.
@@ -154,24 +157,9 @@ def fold(numbers: list[int]) -> str:
     return ",".join(parts)
 
 
-def fold_names(names: list[str]) -> str:
-    """Names that differ in their last number as one word: `node-1, node-2, node-3` -> `node-[1-3]`."""
-    split = [re.fullmatch(r"(.*?)(\d+)", name) for name in names]
-    padded = {(found[1], len(found[2])) for found in split if found and found[2].startswith("0")}
-    groups: dict[tuple[str, int], list[int]] = {}
-    for found in filter(None, split):
-        size = len(found[2])
-        groups.setdefault((found[1], size if (found[1], size) in padded else 0), []).append(int(found[2]))
-    plain = [name for name, found in zip(names, split, strict=True) if found is None]
-    return ",".join(plain + [_fold_group(prefix, pad, numbers) for (prefix, pad), numbers in groups.items()])
-
-
-def _fold_group(prefix: str, pad: int, numbers: list[int]) -> str:
-    if len(numbers) == 1:
-        return f"{prefix}{numbers[0]:0{pad}d}" if pad else f"{prefix}{numbers[0]}"
-    ranges = [part.split("-") for part in fold(numbers).split(",")]
-    shown = ",".join("-".join(edge.zfill(pad) for edge in part) for part in ranges)
-    return f"{prefix}[{shown}]"
+def fold_names(names: Iterable[str]) -> str:
+    """Names of nodes shortly, whatever their order: `node-3, node-1, node-2` -> `node-[1-3]`."""
+    return units.fold(units.counted(names))
 
 
 def fold_models(devices: list[tuple[str, bool]]) -> str:

@@ -68,6 +68,16 @@ def fold(names: list[str]) -> str:
     return ",".join(_written(run) for run in _grouped(runs))
 
 
+def counted(names: Iterable[str]) -> list[str]:
+    """Names as people count them, each once: by what stands before their last number, then by that number."""
+
+    def place(name: str) -> tuple[str, int, str]:
+        prefix, number = _tail(name)
+        return prefix, int(number) if number else -1, name
+
+    return sorted(set(names), key=place)
+
+
 def _tail(name: str) -> tuple[str, str]:
     """A name and the number at its end; numbers too long for a pattern stay part of the name."""
     prefix = name.rstrip("0123456789")

@@ -99,6 +99,9 @@ def test_middle_keeps_both_ends() -> None:
         (["n1", "n2", "gate"], "gate,n[1-2]"),
         (["a1", "b1"], "a1,b1"),
         (["n9", "n10"], "n[9-10]"),
+        (["n10", "n9", "n2", "n2"], "n[2,9-10]"),
+        (["n09", "n10", "n8"], "n[8,09-10]"),
+        (["b2", "a1", "b1", "a2"], "a[1-2],b[1-2]"),
     ],
 )
 def test_fold_names(names: list[str], shown: str) -> None:
