@@ -155,6 +155,13 @@ def release(ids: tuple[int, ...]) -> int:
 def requeue(ids: tuple[int, ...], why: str) -> int:
     """End a job's attempt and let the job wait again.
 
-    The attempt gets the job's stop signal and grace. The job keeps its id; its next start is a new attempt.
+    The attempt gets the job's stop signal and grace. The job keeps its id; its next start is a new attempt. A job that
+    waits already is left as it is.
     """
-    return _for_each(ids, lambda client, job_id: client.requeue(job_id, why))
+
+    def act(client: Client, job_id: int) -> Job:
+        return _unless_done(
+            lambda: client.requeue(job_id, why), "job.no-attempt", client, job_id, ("waiting",)
+        )
+
+    return _for_each(ids, act)

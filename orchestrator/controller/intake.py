@@ -114,10 +114,12 @@ def release(desk: Desk, command: commands.ReleaseJob) -> None:
 
 
 def requeue(desk: Desk, command: commands.RequeueJob) -> None:
-    """Its attempt ends, and it waits again."""
+    """Its attempt ends, and it waits again. Asked for twice before the attempt is over, it is one wish."""
     job = _job(desk, command.job)
     if job.attempt is None:
         raise Conflict("job.no-attempt", f"job {job.id} is {job.state}: there is no attempt to requeue")
+    if job.attempt.ending is not None and job.attempt.ending.cause is EndCause.REQUEUED:
+        return
     if job.attempt.ending is not None:
         raise Conflict(
             "job.ending", f"job {job.id} is ending already ({job.attempt.ending.cause})", "wait for its end"

@@ -197,6 +197,12 @@ class FakeClient:
             raise Conflict("job.not-held", f"job {number} is {found.state}, not held")
         return found.model_copy(update={"state": "waiting"})
 
+    def requeue(self, number: int, why: str = "") -> api.Job:
+        found = self.job(number)
+        if found.state in ("waiting", "held"):
+            raise Conflict("job.no-attempt", f"job {number} is {found.state}: there is no attempt to requeue")
+        return found.model_copy(update={"state": "ending"})
+
     def wait_once(self, number: int, timeout_s: float, seen: str = "") -> api.Job:
         if self.changes:
             self.known[number] = self.changes.pop(0)

@@ -177,6 +177,14 @@ def test_cancel_and_release_may_be_repeated(controller: Make, gangline: Run) -> 
     assert gangline("release", "2").code == 1
 
 
+def test_requeue_may_be_repeated(controller: Make, gangline: Run) -> None:
+    """Who waits already is as it was asked for; who is held is not, and will not start again by itself."""
+    controller(job(1), job(2, "waiting"), job(3, "held"))
+    said = gangline("requeue", "1", "2")
+    assert (said.code, said.out) == (0, "job 1 (train): ending\njob 2 (train): waiting\n")
+    assert gangline("requeue", "3").code == 1
+
+
 def test_cancel_now_and_documents(controller: Make, gangline: Run) -> None:
     client = controller(job(1))
 

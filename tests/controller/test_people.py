@@ -256,6 +256,23 @@ def test_a_requeued_job_counts_no_failure(tmp_path: Path) -> None:
     assert ending_of(world, job_id)[:2] == ("succeeded", 0)
 
 
+def test_a_requeue_asked_for_twice_is_one(tmp_path: Path) -> None:
+    """Nobody who was killed while asking knows whether it arrived."""
+    world = small(tmp_path)
+    job_id = running(world, job(stop=Stop(grace_s=60)))
+    for agent in world.agents.values():
+        agent.unkillable = True
+    world.do(commands.RequeueJob(job_id, BY))
+    seq = world.state.seq
+    assert world.do(commands.RequeueJob(job_id, BY, "again")) is None
+    assert "attempt.ending" not in kinds(world, seq)
+    for agent in world.agents.values():
+        agent.unkillable = False
+    world.settle()
+    assert world.view.jobs[job_id].attempts == 2
+    check_world(world)
+
+
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_job_requeued_many_times_is_counted_once(tmp_path: Path, restart: bool) -> None:
     """Devices and limits are taken once and given back once each time, also by a controller that has just read it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Iterator
 
@@ -137,6 +138,23 @@ def test_a_plan_from_another_machine_wants_no_other_authority(lab: Lab) -> None:
     elsewhere = lab.user() | {"GANGLINE_TOKEN": secret, "GANGLINE_HOME": str(lab.folder / "elsewhere")}
     done = lab.run("plan", str(lab.file), "--detailed-exitcode", env=elsewhere)
     assert (done.code, "nothing to change" in done.out) == (0, True), done
+
+
+def test_nodes_of_this_cluster_come_into_no_other_unasked(lab: Lab) -> None:
+    """Another file names the same hosts, and another controller; looking changes nothing on them."""
+    other = lab.folder / "other.yaml"
+    other.write_text(
+        lab.file.read_text().replace("name: lab\n", "name: other\n", 1).replace(f":{lab.port}", ":7443")
+    )
+    found = json.loads(lab.run("plan", str(other), "-o", "json").ok().out)
+    assert [change["consent"] for change in found["changes"] if change.get("consent")] == [
+        "host/h1",
+        "host/h2",
+        "host/h3",
+    ]
+    assert len(found["blockers"]) == 3
+    assert "node of another controller" in found["blockers"][0]
+    assert lab.drift() == []
 
 
 def test_a_node_taken_out_is_let_go_and_the_rest_is_left_alone(lab: Lab) -> None:
