@@ -295,7 +295,8 @@ class Applier:
         for name in names:
             if name not in results:
                 why = now[name].why if name in now else "the controller does not know it"
-                results[name] = HostResult(name, ok=False, error=why or "its agent does not answer")
+                late = f"{why or 'its agent does not answer'}, {ACCEPT_S} s after it was configured; it may still come"
+                results[name] = HostResult(name, ok=False, error=late)
         return list(results.values())
 
     def _uncordon(self, step: PlanStep, names: list[str]) -> list[HostResult]:
