@@ -50,6 +50,7 @@ def _gpu(row: dict[str, Any]) -> GpuModel:
         max_watts=row["max_watts"],
         pci_ids=tuple(row["pci_ids"]),
         watts_verified=row["watts_verified"],
+        idle_watts=row["idle_watts"] or 0,
     )
 
 

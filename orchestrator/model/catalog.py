@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """One GPU model. `max_watts` is its default power limit, `pci_ids` the PCI device ids that it reports.
+    """One GPU model. `max_watts` is its default power limit, `idle_watts` the least that one was seen to draw (0: no
+    source), `pci_ids` the PCI device ids that it reports.
 
     `watts_verified` is False where the figure was not seen in a source that can be named.
     """
@@ -24,6 +25,7 @@ class GpuModel:
     max_watts: int
     pci_ids: tuple[str, ...] = ()
     watts_verified: bool = False
+    idle_watts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

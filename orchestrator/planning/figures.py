@@ -2,9 +2,9 @@
 
 Comes in: the specs, the catalog, the work that runs. Goes out: `Figures`. Called by: plan.
 
-Watts are of GPUs: `floor` when nothing runs, `expected` at the share of GPUs that work holds now, `ceiling` with all at
-their power limit. Dollars are of that power at the site's price and PUE, and of what is bought at known prices. What
-nobody knows is not guessed: it is named in `uncounted`.
+Watts are of GPUs: `floor` when all idle, `expected` with those that work holds now at their limit and the others idle,
+`ceiling` with all at their power limit. Dollars are of that power at the site's price and PUE, and of what is bought at
+known prices. What nobody knows is not guessed: it is named in `uncounted`.
 """
 
 from __future__ import annotations
@@ -97,12 +97,22 @@ class _Counter:
 
     def _watts(self, pool: Pool) -> Span:
         if pool.nodes:
-            self._miss("power of hosts besides their GPUs, and of idle GPUs: the catalog does not have it")
+            self._miss("power of hosts besides their GPUs: it is known once it is measured")
         each = node_watts(pool, self._catalog)
         if each is None:
             self._miss(f"power of pool {pool.name}: its GPU model is not in the catalog")
-        ceiling = (each or 0) * len(pool.nodes)
-        return Span(0, int(ceiling * self._busy(pool)), ceiling)
+        idle = self._idle_watts(pool) if each else 0
+        floor, ceiling = idle * len(pool.nodes), (each or 0) * len(pool.nodes)
+        return Span(floor, floor + int((ceiling - floor) * self._busy(pool)), ceiling)
+
+    def _idle_watts(self, pool: Pool) -> int:
+        """The GPUs of one node when nothing runs on them; 0 where nobody knows it."""
+        gpu = pool.gpu
+        known = self._catalog.gpus.get(gpu.model) if gpu is not None else None
+        if gpu is None or known is None or not known.idle_watts:
+            self._miss(f"power of idle GPUs of pool {pool.name}: the catalog does not have it")
+            return 0
+        return min(known.idle_watts, gpu.max_watts or known.max_watts) * gpu.count
 
     def _busy(self, pool: Pool) -> Fraction:
         """The share of the pool's GPUs that work holds."""

@@ -51,3 +51,9 @@ def test_some_figures_that_designs_rest_on() -> None:
 
 def test_it_survives_the_codec() -> None:
     assert decode(Catalog, encode(CATALOG)) == CATALOG
+
+
+def test_idle_gpus_draw_something_and_less_than_busy_ones() -> None:
+    known = {gpu.name: gpu.idle_watts for gpu in catalog.load().gpus.values() if gpu.idle_watts}
+    assert known["H100-SXM5-80GB"] == 70
+    assert all(watts < catalog.load().gpus[name].max_watts / 2 for name, watts in known.items())

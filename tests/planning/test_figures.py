@@ -80,6 +80,27 @@ def test_expected_is_the_share_that_work_holds_now() -> None:
     assert (made.watts_now.expected, made.watts_then.expected) == (4_000, 4_000)
 
 
+def test_idle_gpus_are_the_floor() -> None:
+    """4 GPUs of 500 W that idle at 60: 240 W a node and 960 W in all; a quarter of the way to 8 kW is 1.76 kW more."""
+    idle = replace(CATALOG, gpus={name: replace(gpu, idle_watts=60) for name, gpu in CATALOG.gpus.items()})
+    work = Workload((Running(1, "a", "q", ("n1", "n2"), 4),))
+
+    made = figures(None, hall(4, power=PRICED), idle, work)
+
+    assert made.watts_then == Span(960, 960 + (8_000 - 960) // 4, 8_000)
+    assert made.cost_then.floor == 288_000
+    assert not [what for what in made.uncounted if "idle" in what]
+
+
+def test_a_cap_below_what_a_gpu_idles_at_is_its_floor() -> None:
+    idle = replace(CATALOG, gpus={name: replace(gpu, idle_watts=60) for name, gpu in CATALOG.gpus.items()})
+    (model,) = list(CATALOG.gpus)[:1]
+
+    made = figures(None, hall(1, gpu=GpuSpec(model, 2, max_watts=50)), idle, Workload())
+
+    assert made.watts_then == Span(100, 100, 100)
+
+
 def test_nothing_stood_there_before() -> None:
     made = figures(None, hall(1), CATALOG, Workload())
 
@@ -99,7 +120,8 @@ def test_what_is_not_counted_is_said_once() -> None:
     made = figures(None, hall(3), CATALOG, Workload())
 
     assert made.uncounted == (
-        "power of hosts besides their GPUs, and of idle GPUs: the catalog does not have it",
+        "power of hosts besides their GPUs: it is known once it is measured",
+        "power of idle GPUs of pool p: the catalog does not have it",
         "power on site hall: it has no price_usd_per_kwh",
     )
 
