@@ -23,6 +23,7 @@ from orchestrator.agent.journal import Journal, JournalError
 from orchestrator.agent.logs import LogServer
 from orchestrator.agent.loop import READ, Loop
 from orchestrator.agent.plan import Gpu, NodeContext
+from orchestrator.agent.slots import Slots
 from orchestrator.agent.starter import Starter
 from orchestrator.agent.sync import Sent, Sync
 from orchestrator.model.clock import SECOND, SystemClock
@@ -30,6 +31,7 @@ from orchestrator.model.codec import encode
 from orchestrator.model.failpoints import failpoint
 from orchestrator.model.node import NodeFacts
 from orchestrator.model.protocol import PROTOCOL, SyncAnswer
+from orchestrator.telemetry import host
 from orchestrator.telemetry.devices import Found, discover
 from orchestrator.telemetry.facts import node_facts
 
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 5.0  # between two looks at what notices may have failed to tell
 FACTS_S = 600.0
+BUSY_FACTS_S = 60.0  # while work runs here
+LACKING_S = 15.0  # between two looks at devices while one that was there is not
 SWEEP_S = 600.0
 MOST_EVENTS = 500  # in one request
 
@@ -53,7 +57,8 @@ class Daemon:
         starter.attach(self.loop)
         history = History(config.state_dir, config.keep_s, config.keep_attempts, self.clock)
         self.journal = Journal(config.state_dir, history)
-        self.found = discover(config.gpus)
+        self.slots = Slots(config.state_dir, host.boot_id(), config.gpus.only)
+        self.found = self._discover()
         self.supervisor = supervisor.choose(config)
         self.supervisor.adopt_nursery(starter.pid)
         starter.forked = self.supervisor.adopt_nursery
@@ -181,13 +186,20 @@ class Daemon:
         self.starter.reap()
         self.loop.after("look", LOOK_S, self._look)
 
+    def _discover(self) -> tuple[Found, ...]:
+        return self.slots.look(lambda known: discover(self.config.gpus, known))
+
     def _facts_again(self) -> None:
-        self.found = discover(self.config.gpus)
+        """Sooner while a device is not there: whether it is gone for good decides about work."""
+        self.found = self._discover()
         facts = self._measure()
         if facts != self.facts:
             self.facts = facts
             self.sync.facts_changed()
-        self.loop.after("facts", FACTS_S, self._facts_again)
+        pause_s = BUSY_FACTS_S if self.attempts.units else FACTS_S
+        if self.slots.lacking(self.found):
+            pause_s = LACKING_S
+        self.loop.after("facts", pause_s, self._facts_again)
 
     def _sweep(self) -> None:
         bounds = {name: getattr(self.config, name) for name in ("keep_s", "keep_attempts", "keep_bytes")}

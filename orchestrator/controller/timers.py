@@ -1,4 +1,4 @@
-"""What time alone brings about: time limits, silent nodes, deadlines of drains.
+"""What time alone brings about: time limits, silent nodes, deadlines of drains, devices that stay away.
 
 Comes in: the clock, who was heard when. Goes out: recorded facts. Called by: loop, once per cycle.
 
@@ -23,6 +23,9 @@ from orchestrator.model.job import OnLost
 from orchestrator.model.node import Contact
 
 LOOK_EVERY_US = 2 * SECOND  # at nodes' silence
+GONE_US = (
+    60 * SECOND
+)  # for a device to be told as not there before its work ends; agents look every 15 s meanwhile
 
 
 class Timers:
@@ -32,6 +35,7 @@ class Timers:
         self._deadlines: list[tuple[int, AttemptId]] = []
         self._known: dict[AttemptId, int] = {}
         self._looked_us = 0
+        self._away: dict[tuple[str, int, AttemptId], int] = {}  # device that work holds -> not there since
 
     def watch(self, job: Job | None) -> None:
         """Take in a job that has changed: its attempt may have a deadline now."""
@@ -53,6 +57,22 @@ class Timers:
             for node in list(desk.state.nodes.values()):
                 _look_at(desk, node)
                 _clear(desk, node)
+            self._end_without_devices(desk, monotonic_us)
+
+    def _end_without_devices(self, desk: Desk, now_us: int) -> None:
+        """A device that work holds is not there, and was not for a while: the gang can't go on, and may elsewhere. One
+        look proves nothing, so a controller that has just started waits as well."""
+        away = {key: self._away.get(key, now_us) for node in desk.state.nodes.values() for key in _away(node)}
+        self._away = away
+        for (name, slot, attempt_id), since_us in away.items():
+            job = desk.state.jobs.get(attempt_id.job)
+            attempt = job.attempt if job is not None else None
+            if job is None or attempt is None or attempt.id != attempt_id or attempt.ending is not None:
+                continue
+            if now_us - since_us >= GONE_US:
+                detail = f"GPU {slot} of {name} is gone"
+                grace_s = desk.settings.failure_grace_s
+                outcome.end_attempt(desk, job, EndCause.NODE_FAILED, detail, grace_s=grace_s)
 
     def next_s(self, desk: Desk) -> float:
         """Seconds until something may be due: at most until the next look at the nodes."""
@@ -68,6 +88,14 @@ def _end_by_limit(desk: Desk, attempt_id: AttemptId) -> None:
         return
     detail = f"its time limit of {job.attempt.time_limit_s} s was reached"
     outcome.end_attempt(desk, job, EndCause.TIME_LIMIT, detail)
+
+
+def _away(node: Node) -> list[tuple[str, int, AttemptId]]:
+    """Devices of a node that work holds and that the node no longer has, as far as it says so."""
+    if not node.holders or node.facts is None or node.contact is not Contact.OK:
+        return []
+    there = {device.slot for device in node.facts.devices}
+    return [(node.name, slot, attempt) for slot, attempt in node.holders.items() if slot not in there]
 
 
 def _look_at(desk: Desk, node: Node) -> None:

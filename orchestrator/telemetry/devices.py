@@ -6,7 +6,7 @@ compute on them. Called by: facts (discovery), the epilog gate (processes).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from orchestrator.model.node import Device
 
 EMULATED_MODEL = "emulated"
 GIB = 1 << 30
+GONE = (6, 15)  # NVML_ERROR_NOT_FOUND, NVML_ERROR_GPU_IS_LOST (nvml.h)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +39,31 @@ class Found:
     ordinal: int
 
 
-def discover(config: GpuConfig) -> tuple[Found, ...]:
-    """This node's devices, numbered from 0 in PCI order."""
+def discover(config: GpuConfig, known: Mapping[str, int] | None = None) -> tuple[Found, ...]:
+    """This node's devices, numbered from 0 in PCI order. `known`: slots by PCI address as they were numbered since the
+    boot; they stay so when one falls off the bus, since the ledger knows devices by them."""
     if config.emulate != "always":
-        real = _chosen(_nvml_devices(), config.only)
-        if real or config.emulate == "never":
+        real = _chosen(_nvml_devices(), config.only, known or {})
+        if real or known or config.emulate == "never":
             return real
     return tuple(
         Found(Device(slot, config.model, config.memory, emulated=True), slot) for slot in range(config.count)
     )
 
 
-def _chosen(devices: list[Device], only: tuple[int, ...] | None) -> tuple[Found, ...]:
-    ordinals = [number for number in range(len(devices)) if only is None or number in only]
-    return tuple(Found(_in_slot(devices[ordinal], slot), ordinal) for slot, ordinal in enumerate(ordinals))
+def _chosen(
+    devices: list[Device], only: tuple[int, ...] | None, known: Mapping[str, int]
+) -> tuple[Found, ...]:
+    """Those of this node in the order of their slots; one that is new comes after all others."""
+    slots = dict(known)
+    found: list[Found] = []
+    for ordinal, device in enumerate(devices):
+        if device.pci not in slots:
+            if only is not None and (known or ordinal not in only):
+                continue  # places count at the first look alone: later they may have moved
+            slots[device.pci] = max(slots.values(), default=-1) + 1
+        found.append(Found(_in_slot(device, slots[device.pci]), ordinal))
+    return tuple(sorted(found, key=lambda each: each.device.slot))
 
 
 def _in_slot(device: Device, slot: int) -> Device:
@@ -72,18 +84,25 @@ def _nvml() -> Any:
 
 
 def _nvml_devices() -> list[Device]:
-    """All GPUs that NVML sees, in PCI order."""
+    """All GPUs that answer, in PCI order. One that fell off the bus is still counted, and says nothing any more."""
     nvml = _nvml()
     if nvml is None:
         return []
     try:
-        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-        return sorted((_describe(nvml, handle) for handle in handles), key=lambda device: device.pci)
+        found = (_describe(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+        return sorted((device for device in found if device is not None), key=lambda device: device.pci)
     finally:
         nvml.nvmlShutdown()
 
 
-def _describe(nvml: Any, handle: Any) -> Device:
+def _describe(nvml: Any, index: int) -> Device | None:
+    try:
+        return _described(nvml, nvml.nvmlDeviceGetHandleByIndex(index))
+    except nvml.NVMLError:
+        return None
+
+
+def _described(nvml: Any, handle: Any) -> Device:
     return Device(
         slot=0,
         model=_text(nvml.nvmlDeviceGetName(handle)),
@@ -112,5 +131,11 @@ def compute_pids(uuids: Sequence[str]) -> dict[str, list[int]]:
 
 
 def _pids_on(nvml: Any, uuid: str) -> list[int]:
-    handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+    """None on a device that is gone: nothing computes there."""
+    try:
+        handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+    except nvml.NVMLError as error:
+        if error.value in GONE:
+            return []
+        raise
     return sorted(int(process.pid) for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle))

@@ -9,7 +9,9 @@ from typing import NamedTuple
 import pytest
 
 from orchestrator.controller import commands
+from orchestrator.controller.timers import GONE_US
 from orchestrator.model.attempt import EndCause, RankResult
+from orchestrator.model.clock import SECOND
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, Stop
 from orchestrator.model.node import MarkKind
@@ -421,3 +423,63 @@ def test_a_device_that_falls_off_the_bus_stays_its_job_s_own(tmp_path: Path) -> 
     finish(world, job_id)
     world.settle()
     assert str(world.view.jobs[other].state) == "running"
+
+
+def passes(world: World, seconds: int) -> None:
+    """Time in which every node is heard, as one is that has nothing to say."""
+    for _ in range(seconds // 10):
+        world.wait(10)
+        world.beat()
+    world.settle()
+
+
+def running_on(world: World) -> set[str]:
+    return {name for name, agent in world.agents.items() if agent.running}
+
+
+def test_work_on_a_device_that_stays_away_goes_on_elsewhere(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=2, gpus=2)
+    job_id = running(world, job(gpus=2))
+    (node,) = running_on(world)
+    lose_device(world, node, 1)
+    world.settle()
+    assert world.view.jobs[job_id].attempts == 1, "one look proves nothing"
+    passes(world, GONE_US // SECOND + 20)
+    check_world(world)
+    (past,) = world.view.jobs[job_id].past
+    assert (str(past.cause), past.detail) == ("node_failed", f"GPU 1 of {node} is gone")
+    assert world.view.jobs[job_id].attempts == 2
+    assert running_on(world) == {"p-1", "p-2"} - {node}
+    assert mark_of(world, node, MarkKind.UNPROVED)
+
+
+def test_a_device_that_is_back_in_time_ends_nothing(tmp_path: Path) -> None:
+    """Nor one that nobody uses, nor several short absences with its return between them."""
+    world = small(tmp_path, nodes=1, gpus=2)
+    whole = world.agents["p-1"].facts
+    job_id = running(world, job(gpus=1))
+    lose_device(world, "p-1", 1)
+    passes(world, 3 * GONE_US // SECOND)
+    assert world.view.jobs[job_id].attempts == 1
+    for _ in range(3):
+        world.agents["p-1"].facts, world.agents["p-1"].tell_facts = whole, True
+        passes(world, 10)
+        lose_device(world, "p-1", 0)
+        passes(world, GONE_US // SECOND - 20)
+    assert world.view.jobs[job_id].attempts == 1
+    check_world(world)
+
+
+def test_a_controller_that_has_just_started_gives_a_device_its_time(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=1, gpus=2)
+    job_id = running(world, job(gpus=1))
+    lose_device(world, "p-1", 0)
+    for _ in range(3):
+        passes(world, GONE_US // SECOND - 20)
+        world.kill_controller()
+        world.start_controller()
+        world.settle()
+    assert world.view.jobs[job_id].attempts == 1
+    passes(world, 2 * GONE_US // SECOND)
+    assert str(world.view.jobs[job_id].past[0].cause) == "node_failed"
+    check_world(world)

@@ -23,12 +23,13 @@ class PlayedNvml(ModuleType):
     """Three devices; `broken` as without a driver. Answers bytes, as older releases do."""
 
     class NVMLError(Exception):
-        pass
+        value = 15  # the device is lost
 
     def __init__(self, broken: bool = False) -> None:
         super().__init__("pynvml")
         self.broken = broken
         self.open = 0
+        self.lost: set[str] = set()  # still counted, and silent
 
     def nvmlInit(self) -> None:  # noqa: N802 - NVML's own names
         if self.broken:
@@ -42,9 +43,11 @@ class PlayedNvml(ModuleType):
         return len(UUIDS)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
-        return index
+        return self.nvmlDeviceGetHandleByUUID(UUIDS[index])
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:  # noqa: N802
+        if uuid in self.lost:
+            raise self.NVMLError("GPU is lost")
         return UUIDS.index(uuid)
 
     def nvmlDeviceGetName(self, _handle: int) -> bytes:  # noqa: N802
@@ -90,6 +93,51 @@ def test_nodes_that_share_a_machine_take_their_own_devices(nvml: PlayedNvml) -> 
         (1, "GPU-c", 2),
     ]
     assert discover(GpuConfig(only=(), emulate="never")) == ()
+
+
+def test_slots_stay_when_a_device_falls_off_the_bus(nvml: PlayedNvml) -> None:
+    known = {each.device.pci: each.device.slot for each in discover(GpuConfig())}
+    nvml.lost = {"GPU-a"}
+    found = discover(GpuConfig(), known)
+    assert [(each.device.slot, each.device.uuid, each.ordinal) for each in found] == [
+        (1, "GPU-b", 0),
+        (2, "GPU-c", 1),
+    ]
+    nvml.lost = set()
+    assert [each.device.slot for each in discover(GpuConfig(), known)] == [0, 1, 2]
+    assert nvml.open == 0
+
+
+def test_a_device_that_comes_later_takes_no_other_ones_slot(nvml: PlayedNvml) -> None:
+    nvml.lost = {"GPU-a"}
+    known = {each.device.pci: each.device.slot for each in discover(GpuConfig())}
+    nvml.lost = set()
+    slots = {each.device.uuid: each.device.slot for each in discover(GpuConfig(), known)}
+    assert slots == {"GPU-b": 0, "GPU-c": 1, "GPU-a": 2}
+
+
+def test_a_share_of_a_machine_stays_what_it_was(nvml: PlayedNvml) -> None:
+    """The first of all is lost, and places move: this node's devices are the same ones."""
+    mine = GpuConfig(only=(1,))
+    known = {each.device.pci: each.device.slot for each in discover(mine)}
+    nvml.lost = {"GPU-a"}
+    assert [(each.device.uuid, each.ordinal) for each in discover(mine, known)] == [("GPU-b", 0)]
+    nvml.lost = {"GPU-b"}
+    assert discover(mine, known) == ()
+
+
+def test_lost_devices_are_not_replaced_by_emulated_ones(nvml: PlayedNvml) -> None:
+    known = {each.device.pci: each.device.slot for each in discover(GpuConfig(count=8))}
+    nvml.lost = set(UUIDS)
+    assert discover(GpuConfig(count=8), known) == ()
+
+
+def test_nothing_computes_on_a_device_that_is_gone(nvml: PlayedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml.lost = {"GPU-a"}
+    assert compute_pids(["GPU-a", "GPU-b"]) == {"GPU-a": [], "GPU-b": []}
+    monkeypatch.setattr(PlayedNvml.NVMLError, "value", 999)
+    with pytest.raises(PlayedNvml.NVMLError):
+        compute_pids(["GPU-a"])
 
 
 def test_emulated_ones_say_so(nvml: PlayedNvml) -> None:
