@@ -205,7 +205,7 @@ class _Reader:
             if reader is None:
                 self._other(word, inner, node.keys[word], (*loc, word))
                 continue
-            fault = _not_text(inner.value) or reader(inner.value)
+            fault = _not_text(word, inner.value) or reader(inner.value)
             if fault:
                 self._say(fault, inner.place, (*loc, word))
             else:
@@ -262,9 +262,11 @@ def _unknown(word: str) -> Problem:
     return problem("spec.unknown-field", advice=near or "put variables of your own under `vars` of a group")
 
 
-def _not_text(value: Any) -> Problem | None:
+def _not_text(word: str, value: Any) -> Problem | None:
     if isinstance(value, str):
         return None
+    if _READERS[word] is _secret and value is not None:
+        return problem("spec.bad-secret")  # which is not repeated
     advice = "put it in quotes" if value is not None else "give it a value, or remove it"
     return problem("spec.wrong-type", expected="a text", got=described(value), advice=advice)
 

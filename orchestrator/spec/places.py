@@ -17,6 +17,13 @@ from orchestrator.wire.faults import Loc, Problem, problem
 AROUND = 200  # characters of a line that an error carries on either side of its place
 
 
+# What a line says after such a key is not repeated: logs of CI outlive the mistake. References may be read by all.
+_SECRET = re.compile(
+    r"""((?:password|passwd|passphrase|_pass|secret|token)["']?\s*:\s*)"""
+    r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,}\]#"'][^,}\]#]*)""",
+    re.IGNORECASE,
+)
+_REFERENCE = re.compile(r"""["']?(env|file|aws-secret):""")
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # what libyaml counts as the end of a line
 _NOWHERE = Place(0, 0)
 
@@ -41,7 +48,7 @@ class Page:
         return self._record(misread.problem, misread.place, misread.loc)
 
     def _record(self, found: Problem, place: Place, loc: Loc) -> SpecError:
-        line = self._line(place.line)
+        line = _masked(self._line(place.line), place if found.code == "spec.bad-secret" else None)
         cut = max(0, place.column - 1 - AROUND)
         return SpecError(
             file=self.file,
@@ -60,6 +67,18 @@ class Page:
         if self._lines is None:
             self._lines = _BREAK.split(self._text)
         return self._lines[number - 1] if 0 < number <= len(self._lines) else ""
+
+
+def _masked(line: str, place: Place | None) -> str:
+    """The line without what looks like a secret in it, and without what stands at `place`; as long as it was."""
+    if place is not None and place.column:
+        start, end = place.column - 1, place.column - 1 + place.length
+        line = line[:start] + "*" * len(line[start:end]) + line[end:]
+    return _SECRET.sub(_starred, line)
+
+
+def _starred(found: re.Match[str]) -> str:
+    return found[0] if _REFERENCE.match(found[2]) else found[1] + "*" * len(found[2])
 
 
 def _place(root: Node, found: Found) -> Place:

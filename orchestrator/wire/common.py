@@ -35,11 +35,15 @@ REFERENCE_PATTERN = (
 NAME_ADVICE = "use letters, digits, '.', '-' and '_', at most 63, with a letter or digit at both ends"
 
 
-def pattern_leaf(pattern: str, code: str, expected: str, advice: str = "", example: str = "") -> Leaf:
-    """A text that matches `pattern` as a whole."""
+def pattern_leaf(
+    pattern: str, code: str, expected: str, advice: str = "", example: str = "", secret: bool = False
+) -> Leaf:
+    """A text that matches `pattern` as a whole. `secret`: what stands there instead is not repeated, whatever it is."""
     compiled = re.compile(pattern)
 
     def read(value: Any) -> str:
+        if secret and isinstance(value, (bool, int, float)):
+            raise refuse(code)
         text = text_of(value, expected)
         # `$` also matches before a last line feed
         if not compiled.match(text) or text.endswith("\n"):
@@ -381,6 +385,7 @@ Secret = Annotated[
         "a text: a reference to a secret",
         "",
         "env:BMC_PASSWORD",
+        secret=True,
     ),
 ]
 HostName = Annotated[

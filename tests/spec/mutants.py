@@ -173,6 +173,11 @@ class Breeder:
     def _wrong_types(self, loc: Loc, node: Any) -> Iterator[Mutant]:
         for value in _others(node, shape.expected(self._hint(loc)), loc):
             codes = {"spec.wrong-type", "spec.wrong-kind"} if loc == ("kind",) else {"spec.wrong-type"}
+            if "aws-secret:" in str(self._hint(loc)):
+                codes = {
+                    "spec.wrong-type",
+                    "spec.bad-secret",
+                }  # a number that may be the secret is not repeated
             yield self._mutant("wrong type", loc, value, "value", codes)
 
     def _duplicate(self, loc: Loc, node: Any) -> Mutant:

@@ -6,6 +6,7 @@ terminal.
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from orchestrator import spec
 from orchestrator.spec import context, reading
 from orchestrator.spec.report import SpecError, render
-from tests.spec.said import HEAD, SITE, cluster_errors
+from tests.spec.said import HEAD, SITE, cluster_errors, write
 
 
 def test_an_error_reads_as_designed() -> None:
@@ -142,3 +143,46 @@ def test_faults_that_are_not_told_cost_nothing(monkeypatch: pytest.MonkeyPatch) 
     queues = "".join(f"  - {{name: q{number}, parent: x{number}}}\n" for number in range(3000))
     assert cluster_errors(HEAD + "sites: []\npools: []\nqueues:\n" + queues)[-1].code == "spec.more-faults"
     assert 1000 < asked[0] <= 1001
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    ssh: {key: hunter2}",
+        "    ssh: {key: 400200}",
+        "    ssh: {user: 7, password: hunter2}",
+        "    ssh: {'password': 'hunter2 hunter2', user: 7}",
+        '    ssh: {passphrase: "hun}ter2", user: 7}',
+        "    ssh: {api_token: hunter2, user: 7} # hi",
+        "    ssh: {become_pass: hunter2}",
+    ],
+)
+def test_no_secret_of_a_line_is_repeated_beside_its_fault(line: str) -> None:
+    errors = spec.load_cluster_text(
+        HEAD + f"sites:\n  - name: a\n    kind: metal\n{line}\npools: []\n", "c"
+    ).errors
+    text = spec.render(errors)
+    assert errors
+    for part in ("hunter2", "hun}ter2", "400200"):
+        assert part not in text
+    assert "*****" in text
+
+
+def test_references_and_other_values_are_shown_as_they_are() -> None:
+    body = (
+        "sites:\n  - {name: a, kind: metal, ssh: {userr: u, password: 'env:PW', token: file:/x}}\npools: []\n"
+    )
+    text = spec.render(spec.load_cluster_text(HEAD + body, "c").errors)
+    assert "password: 'env:PW', token: file:/x" in text
+    assert "*" not in text
+
+
+def test_no_secret_of_an_inventory_is_repeated(tmp_path: Path) -> None:
+    sites = "sites: [{name: hall, kind: metal, inventory: hosts.yml}]\npools: []\n"
+    values = ("bmc_password: hunter2", "bmc_password: 400200", "ansible_password: hunter2")
+    hosts = "all:\n  hosts:\n" + "".join(f"    h{number}: {{{one}}}\n" for number, one in enumerate(values))
+    path = write(tmp_path, cluster_yaml=HEAD + sites, hosts_yml=hosts)
+    text = spec.render(spec.load_cluster(path).errors)
+    assert text.count("spec.bad-secret") == 2
+    assert "hunter2" not in text
+    assert "400200" not in text
