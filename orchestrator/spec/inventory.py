@@ -34,6 +34,8 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _ADDRESS = re.compile(HOST_PATTERN)
+_BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IPV4 = re.compile(rf"({_BYTE}\.){{3}}{_BYTE}")  # nearly all addresses: told apart before anything is parsed
 _SECRET = re.compile(REFERENCE_PATTERN)
 _WORD = re.compile(r"[^\x00-\x1f\x7f]{1,253}")
 
@@ -273,6 +275,8 @@ def _not_text(word: str, value: Any) -> Problem | None:
 
 def _address(value: str) -> Problem | None:
     """A name, or an address that means the same everywhere: 10.0.01.1 is 10.0.1.1 to some and octal to others."""
+    if _IPV4.fullmatch(value):
+        return None
     number = ":" in value or not value.strip("0123456789.")
     if _ADDRESS.fullmatch(value) and (not number or _parsed(value) is not None):
         return None
@@ -312,7 +316,7 @@ _UNIQUE = {"ansible_host": "address", "bmc": "address", "mac": "MAC address"}
 
 def _canonical(value: str) -> str:
     """One form for values that are the same: IPv6 has many, and another one for every address of IPv4."""
-    found = _parsed(value)
+    found = _parsed(value) if ":" in value and not _MAC.fullmatch(value) else None
     if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
         found = found.ipv4_mapped
     return str(found) if found is not None else value.lower()

@@ -115,6 +115,12 @@ def test_what_is_no_range_has_a_reason(pattern: str) -> None:
             "all: {hosts: {a: {ansible_host: 10.0.0.1}, b: {bmc: §'::ffff:10.0.0.1'}}}\n",
             "spec.duplicate-address",
         ),
+        (
+            "all: {hosts: {a: {bmc: 'fe80:0::00aa:0001'}, b: {bmc: §'fe80::aa:1'}}}\n",
+            "spec.duplicate-address",
+        ),
+        ("all: {hosts: {a: {ansible_host: §256.0.0.1}}}\n", "spec.bad-address"),
+        ("all: {hosts: {a: {ansible_host: 255.249.199.99}}}\n", ""),
         ("all: {hosts: {a: {ansible_host: N1.lan}, b: {ansible_host: §n1.LAN}}}\n", "spec.duplicate-address"),
         ("all: {hosts: {a: {ansible_host: 10.0.0.7, bmc: §10.0.0.7}}}\n", "spec.duplicate-address"),
         ("all: {hosts: {§a: , b: {ansible_host: a}}}\n", "spec.duplicate-address"),
