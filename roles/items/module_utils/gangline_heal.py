@@ -7,6 +7,7 @@ point: what was not finished differs still.
 
 from __future__ import annotations
 
+import fcntl
 import grp
 import itertools
 import os
@@ -35,6 +36,7 @@ ENVIRONMENT = {
     "NEEDRESTART_MODE": "l",  # Ubuntu's needrestart would restart services of running work
 }
 LAST_LINES = 3
+UID, HOME = 2, 5  # fields of an entry of /etc/passwd
 SET_ASIDE = ".set-aside-by-gangline"
 
 
@@ -252,12 +254,41 @@ def _make_user(name: str, values: Plain, groups: list[str]) -> None:
 def _change_user(name: str, values: Plain, groups: list[str], wrong: set[str]) -> None:
     if "group" in wrong:
         _make_group(name, str(pwd.getpwnam(name).pw_gid))
-    argv = []
-    for key, option in (("uid", "--uid"), ("home", "--home"), ("shell", "--shell")):
-        argv += [option, values[key]] if key in wrong else []
+    argv = ["--shell", values["shell"]] if "shell" in wrong else []
     argv += ["--groups", ",".join(groups)] if "groups" in wrong else []
     if argv:
         call(["usermod", *argv, name])
+    fields = {UID: values.get("uid", ""), HOME: values["home"]}
+    changed = {UID: "uid", HOME: "home"}
+    rewrite_entry(name, {field: fields[field] for field, key in changed.items() if key in wrong})
+
+
+def rewrite_entry(name: str, fields: dict[int, str], passwd: str = "/etc/passwd") -> None:
+    """Set fields of a user's entry, whatever the user runs: usermod refuses these two while it runs anything, and gives
+    the files of its home away. Under the lock that all tools for accounts take."""
+    if not fields:
+        return
+    lock = os.open(os.path.join(os.path.dirname(passwd), ".pwd.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        with open(passwd, "rb") as file:
+            entries = [line.split(b":") for line in file.read().splitlines()]
+        for entry in entries:
+            if entry[0] == name.encode():
+                for field, text in fields.items():
+                    entry[field] = text.encode()
+            elif len(entry) > UID and entry[UID].decode(errors="replace") == fields.get(UID):
+                raise Failed(
+                    f"user {name}: the number {fields[UID]} is {entry[0].decode(errors='replace')}'s"
+                )
+        write(passwd, b"".join(b":".join(entry) + b"\n" for entry in entries), 0o644, *_owner(passwd))
+    finally:
+        os.close(lock)
+
+
+def _owner(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_uid, found.st_gid
 
 
 def _lines(path: str) -> list[str]:

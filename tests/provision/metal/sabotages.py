@@ -18,22 +18,6 @@ from orchestrator.planning.desired import (
     TIME_FILE,
 )
 
-# Two packages with two versions each, from a repository of the host's own: nothing outside has old versions for ever.
-REPOSITORY = r"""
-set -e
-mkdir -p /srv/repo && cd /srv/repo
-for name in gl-held gl-new; do for version in 1.0 2.0; do
-  rm -rf tree && mkdir -p tree/DEBIAN
-  printf 'Package: %s\nVersion: %s\nArchitecture: all\nMaintainer: t\nDescription: t\n' $name $version \
-    > tree/DEBIAN/control
-  dpkg-deb --build tree ${name}_$version.deb > /dev/null
-done; done
-for file in *.deb; do
-  dpkg-deb --field $file
-  printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' $file $(stat -c %s $file) $(sha256sum < $file | cut -d' ' -f1)
-done > Packages
-echo 'deb [trusted=yes] file:/srv/repo ./' > /etc/apt/sources.list.d/own.list
-"""
 UNIT_TEXT = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 UNITS = ("gl-masked", "gl-stopped", "gl-disabled", "gl-off")
 FILES = ("edited", "opened", "given", "linked", "gone")

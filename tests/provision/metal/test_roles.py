@@ -146,6 +146,19 @@ def test_what_is_wanted_no_more_goes_and_the_rest_stays(tmp_path: Path) -> None:
     assert healer().let_go(items, False) == []
 
 
+def test_an_entry_is_rewritten_and_the_others_stay_byte_by_byte(tmp_path: Path) -> None:
+    passwd = tmp_path / "passwd"
+    before = b"root:x:0:0::/root:/bin/sh\n+nis\nal:x:7:7:\xe4:/srv:/bin/sh\nalice:x:9:7::/a:/bin/sh\n"
+    passwd.write_bytes(before)
+    code = healer()
+
+    code.rewrite_entry("al", {code.UID: "8", code.HOME: "/home/al"}, str(passwd))
+
+    assert passwd.read_bytes() == before.replace(b"al:x:7:7:\xe4:/srv", b"al:x:8:7:\xe4:/home/al")
+    with pytest.raises(Exception, match="user al: the number 9 is alice's"):
+        code.rewrite_entry("al", {code.UID: "9"}, str(passwd))
+
+
 @pytest.mark.parametrize("path", HOST_CODE, ids=lambda path: path.name)
 def test_what_runs_on_a_host_is_python_3_9(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 9))

@@ -31,9 +31,10 @@ from orchestrator.provision.metal import ansible, archive, render
 from orchestrator.provision.metal.channel import Channel, Way
 from orchestrator.provision.metal.check import Checked, Target, check
 from orchestrator.provision.metal.ssh import Access, lay
-from tests.provision.metal.sabotages import REPOSITORY, SABOTAGES, extra, extra_items
+from tests.provision.metal.sabotages import SABOTAGES, extra, extra_items
 from tests.testbed.bed import Bed
 from tests.testbed.bed import Host as Machine
+from tests.testbed.debs import repository
 
 pytestmark = pytest.mark.testbed
 
@@ -116,7 +117,7 @@ def site(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Applied:
     """Two bare hosts, Debian 12 and 13, and a folder that is rendered for them."""
     hosts = testbed.fresh(2, "12", "13")
     for host in hosts:
-        host.inside(REPOSITORY).check()
+        host.inside(repository("gl-held", "gl-new")).check()
     spec = spec_of(hosts, Ssh(user="ops", key=f"file:{testbed.key}"))
     return applied(hosts, spec, wanted_of(spec), tmp_path_factory.mktemp("metal"))
 
