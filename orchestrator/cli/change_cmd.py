@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli import options
+from orchestrator.cli.arguments import Span
 from orchestrator.cli.session import current, note
 from orchestrator.cli.text import fold_names, plural, safe
 from orchestrator.cli.verbs import Example, verb
@@ -146,13 +147,22 @@ def client_or_none(file: str) -> Client | None:
 )
 @click.argument("file", metavar="FILE")
 @click.option("--plan", "saved", type=click.Path(dir_okay=False), metavar="PLAN", help="A saved plan.")
+@click.option(
+    "--reboot-wait",
+    "reboot_s",
+    type=Span(),
+    metavar="TIME",
+    help="How long a host may take to be back after a reboot; 15m if not given.",
+)
 @_limit
 @options.consent
 @_host_keys
 @options.yes
 @options.skip
 @options.controller
-def apply(file: str, saved: str | None, limit: str, yes: bool, **choices: tuple[str, ...]) -> int:
+def apply(
+    file: str, saved: str | None, limit: str, yes: bool, reboot_s: int | None, **choices: tuple[str, ...]
+) -> int:
     """Make the cluster what its file says.
 
     Every step is in the controller's journal before and after; a killed apply is run again and goes on. The first batch
@@ -170,7 +180,7 @@ def apply(file: str, saved: str | None, limit: str, yes: bool, **choices: tuple[
     found = look(file, client, limit=limit, **choices)
     if saved:
         _check_saved(saved, found.plan)
-    return carry_out(found, client, commit_of(file), yes=yes)
+    return carry_out(found, client, commit_of(file), yes=yes, reboot_s=reboot_s)
 
 
 def _check_saved(path: str, now: ChangeSet) -> None:
@@ -204,7 +214,9 @@ def _check_saved(path: str, now: ChangeSet) -> None:
         )
 
 
-def carry_out(found: Look, client: Client, commit: str, *, yes: bool, quiet: bool = False) -> int:
+def carry_out(
+    found: Look, client: Client, commit: str, *, yes: bool, quiet: bool = False, reboot_s: int | None = None
+) -> int:
     """Show, ask, act, report. 0, or 4 if something is left to do. Refused if the plan may not be carried out.
 
     `commit`: where the file stood; empty if nobody knows."""
@@ -225,7 +237,7 @@ def carry_out(found: Look, client: Client, commit: str, *, yes: bool, quiet: boo
     if not yes and not _agreed():
         raise Refused("apply.not-agreed", "nothing was changed", "give --yes where nobody can be asked")
     began = time.monotonic()
-    report = applier(found, client, commit, _teller()).run(wanted)
+    report = applier(found, client, commit, _teller(), reboot_s).run(wanted)
     return _tell(report, found, time.monotonic() - began)
 
 

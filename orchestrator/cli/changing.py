@@ -271,6 +271,7 @@ class ClientDesk:
                 tuple(node.jobs),
                 tuple(mark.kind for mark in node.marks),
                 "" if node.open else why_closed(node),
+                node.boot_id,
             )
             for node in self._client.nodes()
         }
@@ -303,13 +304,14 @@ def hosts_for(
     tell: Callable[[Any], None] = lambda _: None,
     letting_go: Mapping[str, Desired] | None = None,
     before: ClusterSpec | None = None,
+    reboot_s: int | None = None,
 ) -> MetalHosts:
     """The hosts of the spec's metal sites, which are to have `desired`; those of `before` as well, which may leave."""
-    from orchestrator.provision.metal.site import MetalHosts, Wishes
+    from orchestrator.provision.metal.site import REBOOT_S, MetalHosts, Wishes
 
     resolved = means.resolved
     wishes = Wishes(desired, letting_go or {}, means.url, resolved.ca_pem, resolved.ca_path)
-    return MetalHosts(spec, state, wishes, os.environ, SystemClock(), tell, before)
+    return MetalHosts(spec, state, wishes, os.environ, SystemClock(), tell, before, reboot_s or REBOOT_S)
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------
@@ -427,8 +429,10 @@ def drift_of(file: str, client: Client | None, limit: str) -> list[Sight]:
     return list(_sights(spec, state, means, recorded, chosen_hosts(metal_pools(spec), limit)))
 
 
-def applier(found: Look, client: Client, commit: str, tell: Callable[[str], None]) -> Applier:
-    """What carries the plan out."""
+def applier(
+    found: Look, client: Client, commit: str, tell: Callable[[str], None], reboot_s: int | None = None
+) -> Applier:
+    """What carries the plan out. `reboot_s`: for a host to be back after a reboot, if not as long as usual."""
     from orchestrator.planning.desired import let_go
     from orchestrator.planning.world import with_left
     from orchestrator.provision.applying import Applier
@@ -440,7 +444,7 @@ def applier(found: Look, client: Client, commit: str, tell: Callable[[str], None
     }
     recorded = found.recorded
     old = with_left(recorded.spec, recorded.left) if recorded.spec is not None else None
-    hosts = hosts_for(found.spec, found.state, found.means, desired, _progress(tell), leaving, old)
+    hosts = hosts_for(found.spec, found.state, found.means, desired, _progress(tell), leaving, old, reboot_s)
     desk = ClientDesk(client, found.spec, found.plan.desired, commit)
     return Applier(found.spec, desk, hosts, tell, SystemClock(), only=found.only, before=old)
 

@@ -29,11 +29,13 @@ LEASE_S = 60  # nobody else may apply for so long after a sign of life of this p
 ACCEPT_S = 180  # for a configured host to join and be accepted
 ENDING_S = 120  # for what the controller ended at a deadline to be gone: its grace, and its epilog
 TICK_S = 0.2  # between two looks at nodes that are waited for
+ASK_S = 3.0  # between two questions to a host that still runs what the controller does not know
 
 
 @dataclass(frozen=True, slots=True)
 class NodeNow:
-    """A node as the controller has it. `why`: what keeps work from it, empty if nothing does."""
+    """A node as the controller has it. `why`: what keeps work from it, empty if nothing does; `boot_id`: of the boot in
+    which its agent called last."""
 
     name: str
     open: bool
@@ -41,6 +43,7 @@ class NodeNow:
     jobs: tuple[int, ...] = ()
     marks: tuple[str, ...] = ()  # kinds
     why: str = ""
+    boot_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +73,13 @@ class Desk(Protocol):
 
 
 class Hosts(Protocol):
-    """What an apply does to hosts, each call over many of them at once. Nothing is raised for a single host."""
+    """What an apply does to hosts, each call over many of them at once. Nothing is raised for a single host.
+
+    `running`: what of Gangline's lives on them, in words, whatever the controller knows of it; only hosts that say so.
+    """
 
     def look(self, names: Sequence[str]) -> list[Seen]: ...
+    def running(self, names: Sequence[str]) -> dict[str, str]: ...
     def enrol(self, tokens: dict[str, str]) -> list[HostResult]: ...
     def configure(self, names: Sequence[str], roles: Sequence[str]) -> list[HostResult]: ...
     def reboot(self, names: Sequence[str]) -> list[HostResult]: ...
@@ -124,6 +131,7 @@ class Applier:
         self._braked: dict[str, int] = {}  # pool -> the batch that failed
         self._new: set[tuple[str, int]] = set()  # (pool, batch) of hosts that come in
         self._drained: dict[str, int] = {}  # node -> when its drain's deadline is, monotonic microseconds
+        self._booted: dict[str, str] = {}  # node -> the boot that a reboot has ended
 
     def run(self, plan: ChangeSet) -> Report:
         """Carry it out. Raises what keeps it from beginning, and Conflict when another took the lease meanwhile."""
@@ -224,26 +232,27 @@ class Applier:
             )
 
     def _drain(self, step: PlanStep, names: list[str]) -> list[HostResult]:
-        """Until nothing runs on them. The controller deals with what outlives the deadline, if the policy says so."""
+        """Until nothing runs on them: by the controller, and then by the hosts themselves, since a host may hold what
+        no ledger knows. The controller deals with what outlives the deadline, if the policy says so."""
         left = dict.fromkeys(names)
+        strangers = _Strangers(self._hosts, self._clock)
         results: list[HostResult] = []
         told = False
         while left:
             now = self._desk.nodes()
-            for name in [name for name in left if not _busy(now.get(name))]:
+            idle = [name for name in left if not _busy(now.get(name))]
+            for name in strangers.free(idle):
                 del left[name]
                 results.append(HostResult(name, ok=True))
-            late = [name for name in left if self._late(step, name)]
-            for name in late:
-                jobs = ", ".join(map(str, now[name].jobs))
-                results.append(
-                    HostResult(name, ok=False, error=f"job(s) {jobs} outlived the drain's deadline")
-                )
-                self._desk.uncordon(name)  # nothing was changed on it
+            for name in [name for name in left if self._late(step, name)]:
+                why = strangers.found.get(name) or f"job(s) {', '.join(map(str, now[name].jobs))}"
+                results.append(HostResult(name, ok=False, error=f"{why} outlived the drain's deadline"))
+                if name in now:
+                    self._desk.uncordon(name)  # nothing was changed on it
                 del left[name]
             if left and not told:
                 told = True
-                self._tell(f"draining {', '.join(left)}: waiting for running jobs")
+                self._tell(f"draining {', '.join(left)}: waiting for {strangers.words() or 'running jobs'}")
             if left:
                 self._pause(TICK_S)
         return results
@@ -272,12 +281,18 @@ class Applier:
         return ran
 
     def _reboot(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        """Then a look: what was set right must be so after the boot as well. The host itself refuses while anything of
+        Gangline's runs on it."""
         now = self._desk.nodes()
         busy = [name for name in names if _busy(now.get(name)) or _serves(now.get(name))]
         refused = [
             HostResult(name, ok=False, error="work may run on it; it was not rebooted") for name in busy
         ]
-        return refused + self._hosts.reboot([name for name in names if name not in busy])
+        ran = {one.host: one for one in self._hosts.reboot([name for name in names if name not in busy])}
+        well = [name for name, one in ran.items() if one.ok]
+        self._booted |= {name: now[name].boot_id for name in well if name in now}
+        failed = [one for one in ran.values() if not one.ok]
+        return refused + failed + [self._proved(ran[seen.host], seen) for seen in self._hosts.look(well)]
 
     def _accept(self, step: PlanStep, names: list[str]) -> list[HostResult]:
         """Until each answers and is what its pool says."""
@@ -287,7 +302,7 @@ class Applier:
             now = self._desk.nodes()
             for name in names:
                 node = now.get(name)
-                if node is not None and node.answers and "unproved" not in node.marks:
+                if node is not None and self._is_back(node) and "unproved" not in node.marks:
                     results[name] = HostResult(name, ok=True)
             if len(results) == len(names) or self._clock.monotonic_us() > deadline_us:
                 break
@@ -298,6 +313,10 @@ class Applier:
                 late = f"{why or 'its agent does not answer'}, {ACCEPT_S} s after it was configured; it may still come"
                 results[name] = HostResult(name, ok=False, error=late)
         return list(results.values())
+
+    def _is_back(self, node: NodeNow) -> bool:
+        """Whether its agent answers, and not only has answered before the reboot."""
+        return node.answers and node.boot_id != self._booted.get(node.name, "never")
 
     def _uncordon(self, step: PlanStep, names: list[str]) -> list[HostResult]:
         for name in names:
@@ -349,6 +368,29 @@ ACTIONS: dict[StepKind, Action] = {
     StepKind.UNCORDON: Applier._uncordon,
     StepKind.RETIRE: Applier._retire,
 }
+
+
+class _Strangers:
+    """What hosts that are idle by the ledger still run, asked of each now and then. `found`: in words, by host."""
+
+    def __init__(self, hosts: Hosts, clock: Clock) -> None:
+        self._hosts = hosts
+        self._clock = clock
+        self._asked: dict[str, int] = {}
+        self.found: dict[str, str] = {}
+
+    def free(self, idle: Sequence[str]) -> list[str]:
+        """Those of them that say now that they run nothing."""
+        now_us = self._clock.monotonic_us()
+        due = [name for name in idle if now_us >= self._asked.get(name, 0)]
+        running = self._hosts.running(due) if due else {}
+        self._asked |= {name: now_us + int(ASK_S * SECOND) for name in due}
+        self.found |= running
+        return [name for name in due if name not in running]
+
+    def words(self) -> str:
+        """For people who wonder why it takes so long."""
+        return "; ".join(f"{words} on {name}" for name, words in self.found.items())
 
 
 class Lease:

@@ -34,6 +34,9 @@ class PaperNode:
     broken: bool = False  # roles fail on it
     deaf: bool = False  # the roles say that all is well, and nothing has changed
     never_joins: bool = False
+    stranger: float = 0.0  # seconds for which something runs that the controller does not know
+    boots: int = 1
+    called: int = 1  # the boot in which its agent called last
 
     @property
     def open(self) -> bool:
@@ -49,6 +52,7 @@ class Paper:
         self.nodes_by_name = {name: PaperNode(name) for pool in spec.pools for name in pool.nodes}
         self.journal: list[str] = []
         self.told: list[str] = []
+        self.asked = 0  # questions to hosts what runs on them
         self.done: list[str] = []  # what was done to hosts, in order
         self.least_open: dict[str, int] = {pool.name: len(pool.nodes) for pool in spec.pools}
         self.lost_after: int = 0  # journal entries after which another holder takes the lease
@@ -62,6 +66,8 @@ class Paper:
         """Time passes: jobs end, the controller ends those that outlive a drain."""
         self.clock.advance(seconds)
         for node in self.nodes_by_name.values():
+            node.called = node.boots
+            node.stranger = max(0.0, node.stranger - seconds)
             for job, left in list(node.jobs.items()):
                 late = (
                     node.deadline_us and self.clock.monotonic_us() > node.deadline_us and node.then != "wait"
@@ -119,6 +125,7 @@ class Paper:
                 tuple(node.jobs),
                 tuple(node.marks),
                 ", ".join(node.marks) or ("" if node.joined else "never heard of"),
+                f"boot {node.called}",
             )
             for node in self.nodes_by_name.values()
         }
@@ -145,6 +152,14 @@ class Paper:
     def look(self, names: Sequence[str]) -> list[Seen]:
         return [Seen(name, self.nodes_by_name[name].clean) for name in names]
 
+    def running(self, names: Sequence[str]) -> dict[str, str]:
+        self.asked += len(names)
+        return {
+            name: "gangline-9-1"
+            for name in names
+            if name in self.nodes_by_name and self.nodes_by_name[name].stranger
+        }
+
     def enrol(self, tokens: dict[str, str]) -> list[HostResult]:
         assert all(token == f"token of {name}" for name, token in tokens.items())
         self.done.append(f"enrol {','.join(tokens)}")
@@ -164,6 +179,7 @@ class Paper:
     def reboot(self, names: Sequence[str]) -> list[HostResult]:
         for name in names:
             assert not self.nodes_by_name[name].jobs, f"{name} was rebooted under its jobs"
+            self.nodes_by_name[name].boots += 1
         self.done.append(f"reboot {','.join(names)}")
         return [HostResult(name, ok=True) for name in names]
 

@@ -149,9 +149,45 @@ def test_nothing_is_rebooted_while_work_may_run_on_it() -> None:
     world.nodes_by_name["p1"].jobs = {7: 0.0}
     world.nodes_by_name["p1"].marks["updating"] = "an apply"
     world.nodes_by_name["p2"].marks["updating"] = "an apply"
+    world.nodes_by_name["p2"].clean = True
     report = carry_out(world, plan(("p1", "p2", "p3"), kinds=(StepKind.REBOOT,)))
-    assert world.done == ["record", "reboot p2"]
+    assert world.done == ["record", "reboot p2", "configured p2"]
     assert sorted(report.failed) == ["p1", "p3"]
+
+
+def test_a_host_that_comes_back_otherwise_than_it_went_fails() -> None:
+    world = paper(nodes=2)
+    world.nodes_by_name["p1"].marks["updating"] = "an apply"
+    report = carry_out(world, plan(("p1",), kinds=(StepKind.REBOOT, StepKind.UNCORDON)))
+    assert "still differs" in report.failed["p1"]
+    assert not world.nodes_by_name["p1"].open
+
+
+def test_an_agent_that_has_only_answered_before_the_reboot_is_no_proof() -> None:
+    world = paper(nodes=2)
+    world.nodes_by_name["p1"].marks["updating"] = "an apply"
+    world.nodes_by_name["p1"].clean = True
+    seen: list[int] = []
+    world.before = lambda entry: (
+        seen.append(world.nodes_by_name["p1"].called) if entry == "-p.1.accept" else None
+    )
+    report = carry_out(world, plan(("p1",), kinds=(StepKind.REBOOT, StepKind.ACCEPT)))
+    assert (report.failed, seen) == ({}, [2])
+
+
+@pytest.mark.parametrize("lasts", [30.0, 1e9])
+def test_what_only_the_host_knows_of_is_waited_for_and_then_left_alone(lasts: float) -> None:
+    world = paper(nodes=2, deadline_s=60)
+    world.nodes_by_name["p1"].stranger = lasts
+    report = carry_out(world, plan(("p1",)))
+    assert any("draining p1: waiting for gangline-9-1 on p1" in line for line in world.told)
+    assert world.asked <= 60 / 3 + 2, "the host is not asked all the time"
+    if lasts == 30.0:
+        assert report.failed == {}
+        return
+    assert report.failed == {"p1": "gangline-9-1 outlived the drain's deadline"}
+    assert world.done == ["record"]
+    assert world.nodes_by_name["p1"].open
 
 
 def test_who_loses_the_lease_touches_nothing_more() -> None:

@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -235,6 +236,29 @@ class Lab:
         """End the controller; hosts go with the bed."""
         if self.state.exists():
             LocalSite(self.state).stop_server(10.0)
+
+
+class Watch:
+    """Counts open nodes all along, from a thread of its own."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.least = len(lab.hosts)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        with self._lab.client() as client:
+            while not self._over.wait(0.1):
+                self.least = min(self.least, sum(node.open for node in client.nodes()))
 
 
 def _free_port(address: str) -> int:

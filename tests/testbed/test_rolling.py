@@ -3,13 +3,12 @@ that must not be stopped. No job is lost, and never are fewer nodes open than pr
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
 
 from tests.testbed.bed import Bed
-from tests.testbed.lab import USER, Lab, until
+from tests.testbed.lab import USER, Lab, Watch, until
 
 pytestmark = [pytest.mark.testbed, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 AWAY = 2  # of six
@@ -27,29 +26,6 @@ def lab(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]
         yield made
     finally:
         made.stop()
-
-
-class Watch:
-    """Counts open nodes all along, from a thread of its own."""
-
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-        self.least = len(lab.hosts)
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        with self._lab.client() as client:
-            while not self._over.wait(0.1):
-                self.least = min(self.least, sum(node.open for node in client.nodes()))
 
 
 def gang(lab: Lab, seconds: int, name: str = "gang") -> int:

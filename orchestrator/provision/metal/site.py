@@ -23,16 +23,37 @@ from orchestrator.model.clock import SECOND, Clock
 from orchestrator.model.cluster import ClusterSpec, Host, Pool, Site, SiteKind
 from orchestrator.model.errors import InputError
 from orchestrator.model.host import Desired, PoolDesired, Sight, Step
-from orchestrator.planning.desired import AGENT_CONFIG, AGENT_UNIT
+from orchestrator.model.units import seconds_text
+from orchestrator.planning.desired import AGENT_CONFIG, AGENT_UNIT, SECRETS
 from orchestrator.provision.applying import Seen
 from orchestrator.provision.metal import ansible, archive, check, probe, render, ssh
 from orchestrator.provision.metal.channel import Channel, Ran
 from orchestrator.provision.metal.diagnosis import Unreached
 
-REBOOT_S = 300  # for a host to be back after a reboot: servers with much memory take minutes
+REBOOT_S = 900  # for a host to be back after a reboot: servers with much memory test it for ten minutes
 LOOK_EVERY_S = 1.0
 NO_CONFIG = 44  # the exit code of READ_CONFIG where there is no agent
-READ_CONFIG = f"sh -c 'test -e {AGENT_CONFIG} || exit {NO_CONFIG}; cat {AGENT_CONFIG}'"
+READ_CONFIG = f"test -e {AGENT_CONFIG} || exit {NO_CONFIG}; cat {AGENT_CONFIG}"
+
+# What of Gangline's lives on a host: by the names of units in control groups, and, where there are none, by what every
+# process of a job has in its environment. Fails with it in words.
+LIVE = r"""
+live=$(cat /proc/[0-9]*/cgroup 2>/dev/null | grep -oE '/gangline-[1-9][0-9]*-[1-9][0-9]*' | cut -c2- | sort -u)
+[ -n "$live" ] ||
+  live=$(grep -lzE '^GANGLINE_JOB_ID=' /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 | sed 's/^/process /')
+if [ -n "$live" ]; then echo $live >&2; exit 75; fi
+"""
+BUSY = 75  # the script's exit code then
+REBOOT = f"{LIVE}\nexec systemctl --no-block reboot\n"
+
+# What makes a host a node of this cluster: of no use to it any more, and of much to whoever finds it. Logs and records
+# of its work stay. A unit that is not there is stopped already.
+RETIRE = f"""
+set -e
+if systemctl cat {AGENT_UNIT} > /dev/null 2>&1; then systemctl disable --now {AGENT_UNIT}; fi
+rm -f -- {" ".join(SECRETS)}
+"""
+AS_ROOT = ("/bin/sh", "-c", 'test "$(id -u)" = 0 && exec /bin/sh -s; exec sudo -n /bin/sh -s')
 
 T = TypeVar("T")
 
@@ -60,14 +81,16 @@ class MetalHosts:
         clock: Clock,
         tell: Callable[[ansible.Progress], None] = lambda _: None,
         before: ClusterSpec | None = None,
+        reboot_s: int = REBOOT_S,
     ) -> None:
-        """`before`: the recorded spec, which has the hosts that leave."""
+        """`before`: the recorded spec, which has the hosts that leave. `reboot_s`: for a host to be back after one."""
         self._spec = spec
         self._state = state
         self._wishes = wishes
         self._environment = environment
         self._clock = clock
         self._tell = tell
+        self._reboot_s = reboot_s
         self._tokens: dict[str, str] = {}
         self._sites = {site.name: _with_nodes(site, (spec, before)) for site in _with_leaving(spec, before)}
         self._laid: dict[str, ssh.Access] = {}
@@ -187,56 +210,70 @@ class MetalHosts:
                 self._access(site)
         return self._laid
 
+    def running(self, names: Sequence[str]) -> dict[str, str]:
+        """What of Gangline's lives on them, in words. A host that does not answer says nothing: what is done next to it
+        fails by itself."""
+        answers = self._answers(names, LIVE)
+        return {
+            name: _last_line(one)
+            for name, one in answers.items()
+            if isinstance(one, Ran) and one.code == BUSY
+        }
+
     def reboot(self, names: Sequence[str]) -> list[HostResult]:
-        """Until each is back with another boot id."""
+        """Until each is back with another boot id and has all it should. None that runs anything of Gangline's."""
         before = {sight.host: sight.facts.boot_id for sight in self.sights(names) if sight.facts is not None}
-        asked = self._as_root(list(before), "systemctl --no-block reboot")
+        asked = self._as_root(list(before), REBOOT)
         results = [
             HostResult(name, ok=False, error="it could not be reached")
             for name in names
             if name not in before
         ]
-        results += [result for result in asked if not result.ok]
+        results += [_refused(result) for result in asked if not result.ok]
         waiting = [result.host for result in asked if result.ok]
         return results + _run(self._back(waiting, before))
 
     async def _back(self, waiting: list[str], before: Mapping[str, str]) -> list[HostResult]:
-        deadline_us = self._clock.monotonic_us() + REBOOT_S * SECOND
+        """What a host runs only a while after its boot has time until the same bound."""
+        deadline_us = self._clock.monotonic_us() + self._reboot_s * SECOND
+        left = dict.fromkeys(waiting, f"it was not back {seconds_text(self._reboot_s)} after its reboot")
         results: list[HostResult] = []
-        while waiting and self._clock.monotonic_us() < deadline_us:
+        while left and self._clock.monotonic_us() < deadline_us:
             await asyncio.sleep(LOOK_EVERY_S)
-            for checked in await self._check(waiting):
-                facts = checked.sight.facts
-                if facts is not None and facts.boot_id != before[checked.sight.host]:
-                    results.append(HostResult(checked.sight.host, ok=True, changed=1))
-            waiting = [name for name in waiting if name not in {result.host for result in results}]
-        late = f"it was not back {REBOOT_S} s after its reboot"
-        return results + [HostResult(name, ok=False, error=late) for name in waiting]
+            for checked in await self._check(list(left)):
+                sight = checked.sight
+                if sight.facts is None or sight.facts.boot_id == before[sight.host]:
+                    continue
+                left[sight.host] = "it is back, and not as it should be: `gangline drift` shows where"
+                if not sight.drift:
+                    del left[sight.host]
+                    results.append(HostResult(sight.host, ok=True, changed=1))
+        return results + [HostResult(name, ok=False, error=why) for name, why in left.items()]
 
     def retire(self, names: Sequence[str]) -> list[HostResult]:
-        """Stop the agents of these nodes. What the host itself says it is counts, not the address: where another node
-        has come in meanwhile, or none is left, there is nothing to stop."""
-        answers = self._answers(names, _root(READ_CONFIG))
+        """Stop the agents of these nodes, and take away what let them in. What the host itself says it is counts, not
+        the address: where another node has come in meanwhile, or none is left, there is nothing to stop."""
+        answers = self._answers(names, READ_CONFIG)
         results = {name: _whose(name, answer, self._urls) for name, answer in answers.items()}
         theirs = [name for name, result in results.items() if result is None]
-        stopped = self._as_root(theirs, f"systemctl disable --now {AGENT_UNIT}") if theirs else []
+        stopped = self._as_root(theirs, RETIRE) if theirs else []
         by_name = {result.host: result for result in (*stopped, *filter(None, results.values()))}
         return [by_name[name] for name in names]
 
-    def _as_root(self, names: Sequence[str], command: str) -> list[HostResult]:
-        return [_ran(name, answer) for name, answer in self._answers(names, _root(command)).items()]
+    def _as_root(self, names: Sequence[str], script: str) -> list[HostResult]:
+        return [_ran(name, answer) for name, answer in self._answers(names, script).items()]
 
-    def _answers(self, names: Sequence[str], argv: list[str]) -> dict[str, Ran | Unreached | InputError]:
-        return _run(self._everywhere(names, argv))
+    def _answers(self, names: Sequence[str], script: str) -> dict[str, Ran | Unreached | InputError]:
+        return _run(self._everywhere(names, script))
 
-    async def _everywhere(
-        self, names: Sequence[str], argv: list[str]
-    ) -> dict[str, Ran | Unreached | InputError]:
-        """What each host answers; where there is no way to it, the reason."""
+    async def _everywhere(self, names: Sequence[str], script: str) -> dict[str, Ran | Unreached | InputError]:
+        """What each host answers to a shell script as root; where there is no way to it, the reason."""
         answers: dict[str, Ran | Unreached | InputError] = {}
         for site, hosts in self._by_site(names).items():
             try:
-                answers |= await Channel(self._access(site), self._clock).run_on(hosts, argv)
+                answers |= await Channel(self._access(site), self._clock).run_on(
+                    hosts, AS_ROOT, script.encode()
+                )
             except InputError as error:
                 answers |= dict.fromkeys(hosts, error)
         return {name: answers[name] for name in names}
@@ -281,10 +318,13 @@ def _result(found: ansible.HostRun) -> HostResult:
 def _ran(name: str, answer: Ran | Unreached | InputError) -> HostResult:
     if isinstance(answer, (Unreached, InputError)):
         return HostResult(name, ok=False, error=answer.message)
+    ok = answer.code == 0
+    return HostResult(name, ok, "" if ok else _last_line(answer) or "it failed")
+
+
+def _last_line(answer: Ran) -> str:
     words = answer.stderr.decode(errors="replace").strip().splitlines()
-    return HostResult(
-        name, answer.code == 0, "" if answer.code == 0 else (words[-1] if words else "it failed")
-    )
+    return words[-1] if words else ""
 
 
 def _whose(name: str, answer: Ran | Unreached | InputError, urls: frozenset[str]) -> HostResult | None:
@@ -307,6 +347,6 @@ def _whose(name: str, answer: Ran | Unreached | InputError, urls: frozenset[str]
     return None
 
 
-def _root(command: str) -> list[str]:
-    """A command as root, or by sudo without a password."""
-    return ["/bin/sh", "-c", f'test "$(id -u)" = 0 && exec {command}; exec sudo -n {command}']
+def _refused(result: HostResult) -> HostResult:
+    """A host that was not rebooted, with the reason."""
+    return replace(result, error=f"it was not rebooted: {result.error}")

@@ -36,7 +36,8 @@ ENVIRONMENT = {
     "NEEDRESTART_MODE": "l",  # Ubuntu's needrestart would restart services of running work
 }
 LAST_LINES = 3
-UID, HOME = 2, 5  # fields of an entry of /etc/passwd
+ACCOUNTS = "/etc/passwd"
+UID, HOME = 2, 5  # fields of an entry there
 SET_ASIDE = ".set-aside-by-gangline"
 
 
@@ -263,15 +264,15 @@ def _change_user(name: str, values: Plain, groups: list[str], wrong: set[str]) -
     rewrite_entry(name, {field: fields[field] for field, key in changed.items() if key in wrong})
 
 
-def rewrite_entry(name: str, fields: dict[int, str], passwd: str = "/etc/passwd") -> None:
+def rewrite_entry(name: str, fields: dict[int, str], accounts: str = ACCOUNTS) -> None:
     """Set fields of a user's entry, whatever the user runs: usermod refuses these two while it runs anything, and gives
     the files of its home away. Under the lock that all tools for accounts take."""
     if not fields:
         return
-    lock = os.open(os.path.join(os.path.dirname(passwd), ".pwd.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
+    lock = os.open(os.path.join(os.path.dirname(accounts), ".pwd.lock"), os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        with open(passwd, "rb") as file:
+        with open(accounts, "rb") as file:
             entries = [line.split(b":") for line in file.read().splitlines()]
         for entry in entries:
             if entry[0] == name.encode():
@@ -281,7 +282,7 @@ def rewrite_entry(name: str, fields: dict[int, str], passwd: str = "/etc/passwd"
                 raise Failed(
                     f"user {name}: the number {fields[UID]} is {entry[0].decode(errors='replace')}'s"
                 )
-        write(passwd, b"".join(b":".join(entry) + b"\n" for entry in entries), 0o644, *_owner(passwd))
+        write(accounts, b"".join(b":".join(entry) + b"\n" for entry in entries), 0o644, *_owner(accounts))
     finally:
         os.close(lock)
 
