@@ -201,7 +201,7 @@ class Identity:
         default=(),
         metadata=rows(
             Effect(IN_PLACE, "the account is made"),
-            Effect(IN_PLACE, "the account is locked; its files and running work stay"),
+            Effect(IN_PLACE, "the account goes; its files and running work stay"),
         ),
     )
 

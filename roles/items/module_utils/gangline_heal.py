@@ -378,8 +378,12 @@ def _undo_file(name: str, values: Plain, dry: bool) -> bool:
 def _undo_user(name: str, _values: Plain, dry: bool) -> bool:
     if not any(line.startswith(f"{name}:") for line in _lines("/etc/passwd")):
         return False
-    if not dry:
+    if dry:
+        return True
+    try:
         call(["userdel", name])
+    except Failed:  # something of theirs runs: it runs on, as a number
+        call(["userdel", "--force", name])
     return True
 
 
