@@ -17,6 +17,7 @@ from orchestrator.agent.reports import Reports
 from orchestrator.agent.shepherd import ORDER_SIGNAL
 from orchestrator.agent.unit import Unit
 from orchestrator.model.clock import SECOND
+from orchestrator.model.failpoints import failpoint
 
 MOST_TRIES = 3  # workers for one attempt that die before they take it
 SETUP_S = (
@@ -71,6 +72,7 @@ class Keepers:
             unit.ordered_us = unit.ordered_us or self._now()
         if unit.order is not None and unit.doing == "run":
             unit.signal(ORDER_SIGNAL)
+            failpoint("agent.end.after-signal")
         elif unit.order is not None and unit.doing == "prepare":
             self.kill(unit)
 
