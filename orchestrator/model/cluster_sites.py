@@ -110,7 +110,8 @@ class Ssh:
 class System:
     """What every host of a metal site has besides what Gangline needs itself.
 
-    `packages` maps names to versions (empty: any; a version is held), `sysctls` keys to values.
+    `packages` maps names to versions (a version is held; empty: any that the host has, held or not), `sysctls` keys
+    to values.
     """
 
     packages: tuple[tuple[str, str], ...] = field(

@@ -160,7 +160,8 @@ class SystemDocument(Strict):
 
     packages: dict[PackageName, Annotated[PackageVersion, WrapValidator(read_present)]] = Field(
         {},
-        description="Packages by name, each with its version: '' for any; one with a version is held.",
+        description="Packages by name, each with its version: that one, held. '' is any version: the "
+        "distribution's own updates go on, and whether it is held is the host's affair.",
         examples=[{"htop": "", "libnccl2": "2.28.9-1+cuda13.0"}],
     )
     sysctls: dict[SysctlKey, Annotated[SysctlValue, WrapValidator(read_present)]] = Field(

@@ -305,11 +305,25 @@ def test_what_is_done_to_the_agent(lab: Lab, victim: Host) -> None:
     until(lambda: lab.node(victim.name).contact == "ok", "the agent is back")
 
 
+@pytest.mark.parametrize("victim", ["h1"], indirect=True)
 def test_an_agent_that_is_masked(lab: Lab, victim: Host) -> None:
     sabotage(lab, victim, MASKED)
     heal(lab, victim, [AGENT])
 
 
+@pytest.mark.parametrize("victim", ["h2"], indirect=True)
+def test_an_agent_that_sees_no_gpus_any_more(lab: Lab, victim: Host) -> None:
+    """Its node is unproved and takes nothing new; what runs there runs on."""
+    blind = file(
+        "blind", f"sed -i s/always/never/ PATH; {RESTART}", AGENT_CONFIG, "content", '"never"', AGENT
+    )
+    sabotage(lab, victim, [blind])
+    until(lambda: not lab.node(victim.name).open, "the controller hears of it")
+    heal(lab, victim, [AGENT])
+    until(lambda: lab.node(victim.name).open, "it is proved again")
+
+
+@pytest.mark.parametrize("victim", ["h2"], indirect=True)
 def test_the_user_of_the_gang_removed(lab: Lab, victim: Host) -> None:
     sabotage(lab, victim, [REMOVED])
     heal(lab, victim, ["base"])
@@ -317,6 +331,7 @@ def test_the_user_of_the_gang_removed(lab: Lab, victim: Host) -> None:
     assert owner == [f"{USER}:{USER}", str(UID)]
 
 
+@pytest.mark.parametrize("victim", ["h1"], indirect=True)
 def test_the_entry_of_the_gangs_user_changed(lab: Lab, victim: Host) -> None:
     sabotage(lab, victim, MOVED)
     heal(lab, victim, ["base"])

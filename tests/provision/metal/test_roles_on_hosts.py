@@ -26,17 +26,18 @@ from orchestrator.model.cluster import (
     User,
 )
 from orchestrator.model.host import Desired, ItemKind, Step
-from orchestrator.planning.desired import Resolved, desired
+from orchestrator.planning.desired import Resolved, desired, let_go
 from orchestrator.provision.metal import ansible, archive, render
 from orchestrator.provision.metal.channel import Channel, Way
 from orchestrator.provision.metal.check import Checked, Target, check
 from orchestrator.provision.metal.ssh import Access, lay
-from tests.provision.metal.sabotages import SABOTAGES, extra, extra_items
+from tests.provision.metal.sabotages import FILES, SABOTAGES, extra, extra_items
 from tests.testbed.bed import Bed
 from tests.testbed.bed import Host as Machine
 from tests.testbed.debs import repository
 
 pytestmark = pytest.mark.testbed
+RESOLVED = Resolved(archive.agent_archive().sha256, "http://127.0.0.1:9", "", "test")
 
 
 def spec_of(hosts: Sequence[Machine], ssh: Ssh) -> ClusterSpec:
@@ -61,8 +62,7 @@ def spec_of(hosts: Sequence[Machine], ssh: Ssh) -> ClusterSpec:
 
 def wanted_of(spec: ClusterSpec) -> Desired:
     """What the spec wants, and more files and units to sabotage."""
-    resolved = Resolved(archive.agent_archive().sha256, "http://127.0.0.1:9", "", "test")
-    base, agent = desired(spec, spec.pools[0], resolved).roles
+    base, agent = desired(spec, spec.pools[0], RESOLVED).roles
     return Desired((replace(base, items=(*base.items, *extra_items())), agent))
 
 
@@ -74,6 +74,7 @@ class Applied:
     wanted: Desired
     folder: Path
     access: Access
+    key: str  # reference to the private key of the user that Gangline comes in as
 
     def check(self) -> dict[str, Checked]:
         """Over Gangline's own SSH; first contacts record keys."""
@@ -104,12 +105,15 @@ class Applied:
         return runs
 
 
-def applied(hosts: list[Machine], spec: ClusterSpec, wanted: Desired, place: Path) -> Applied:
-    """Render for these hosts."""
+def applied(
+    hosts: list[Machine], spec: ClusterSpec, wanted: Desired, place: Path, before: Desired | None = None
+) -> Applied:
+    """Render for these hosts; what was wanted before and is no more is undone."""
     access = lay(spec.sites[0], place, os.environ)
-    rendering = render.Rendering(spec, {"h100": wanted}, ssh_configs={"hall": access.config})
+    leaving = {"h100": let_go(before, wanted)} if before is not None else {}
+    rendering = render.Rendering(spec, {"h100": wanted}, leaving, ssh_configs={"hall": access.config})
     render.write(place / "out", render.render(rendering, archive.agent_archive()))
-    return Applied(hosts, wanted, place / "out", access)
+    return Applied(hosts, wanted, place / "out", access, spec.sites[0].ssh.key)
 
 
 @pytest.fixture(scope="module")
@@ -168,3 +172,33 @@ def test_every_sabotage_is_found_named_and_healed_by_its_role(site: Applied) -> 
     healed = site.play("agent")
     assert {run.error for run in healed.values()} == {""}
     assert site.drift() == {host.name: set() for host in site.hosts}
+
+
+def test_what_is_wanted_no_more_is_undone_once(site: Applied, tmp_path: Path) -> None:
+    """Units, files, holds and accounts; packages, homes and what people wrote stay."""
+    spec = spec_of(site.hosts, Ssh(user="ops", key=site.key))
+    slim = replace(
+        spec,
+        identity=Identity(IdentitySource.PUSHED, users=(User("alice", 1500),)),
+        sites=(replace(spec.sites[0], system=System()),),
+    )
+    less = desired(slim, slim.pools[0], RESOLVED)
+    later = applied(site.hosts, slim, less, tmp_path, before=site.wanted)
+    told = later.play("base", check=True)
+    assert all("unit gl-stopped.service: stopped and disabled" in run.changes for run in told.values())
+    assert site.drift() == {host.name: set() for host in site.hosts}, "check mode undoes nothing"
+
+    undone = later.play("base")
+    assert {(run.ok, run.error) for run in undone.values()} == {(True, "")}
+    for host in site.hosts:
+        for name in ("gl-masked", "gl-stopped", "gl-disabled"):
+            assert host.inside(f"systemctl is-active {name}").out.strip() == "inactive"
+            assert host.inside(f"systemctl cat {name}").code != 0, "its file went with it"
+        assert host.inside(f"ls {' '.join(extra(name) for name in FILES)}").code != 0
+        assert host.inside("apt-mark showhold").check() == ""
+        assert host.inside("dpkg-query -W -f '${Version} ' gl-held gl-new").check().split() == ["1.0", "2.0"]
+        assert host.inside("getent passwd bob carol").out == ""
+        assert host.inside("stat -c %u /home/bob /home/carol").check().split() == ["1501", "1502"]
+        assert host.inside("getent passwd alice").code == 0
+    assert later.drift() == {host.name: set() for host in site.hosts}
+    assert {run.changed for run in later.play("base").values()} == {0}
