@@ -93,6 +93,7 @@ __all__ = [
     "Pool",
     "PoolFabric",
     "PoolSize",
+    "PosixGroup",
     "PowerDomain",
     "Queue",
     "QueueLimits",
@@ -185,8 +186,24 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
+class PosixGroup:
+    """A group that has the same number on every node."""
+
+    name: str = field(metadata=identity())
+    gid: int = field(
+        metadata=leaf(
+            REFUSED,
+            "files and running work belong to the old number",
+            form=Form.WHOLE,
+            unblock="remove the group, apply, give the files to the new number, then add the group again",
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Identity:
-    """How users are known on nodes; jobs of uids under `min_uid` are refused. `users`: with source `pushed` only."""
+    """How users are known on nodes; jobs of uids under `min_uid` are refused. `users` and `groups`: with source
+    `pushed` only."""
 
     source: IdentitySource = field(
         default=IdentitySource.FILES,
@@ -202,6 +219,13 @@ class Identity:
         metadata=rows(
             Effect(IN_PLACE, "the account is made"),
             Effect(IN_PLACE, "the account goes; its files and running work stay"),
+        ),
+    )
+    groups: tuple[PosixGroup, ...] = field(
+        default=(),
+        metadata=rows(
+            Effect(IN_PLACE, "the group is made; one that is there gets the number, and files keep theirs"),
+            Effect(IN_PLACE, "the group stays as it is; its number is no longer looked after"),
         ),
     )
 

@@ -23,6 +23,7 @@ class ItemKind(Word):
     UNIT = "unit"
     SYSCTL = "sysctl"
     USER = "user"
+    GROUP = "group"
     ARCHIVE = "archive"  # the agent's own code
     HOST = "host"  # the host as a whole: operating system, hardware, a pending reboot
 
@@ -33,9 +34,9 @@ class Item:
 
     `values` by kind, sorted by key: package `version` (empty: any), `held` yes/no (absent: either); file `content`
     (text; absent: a folder), `mode`, `owner`, `group`; unit `enabled`, `active`, `masked` yes/no; sysctl `value`; user
-    `uid` (empty: any), `home`, `shell`, `groups` (with commas), `system` yes/no; archive `sha256`. `restarts` names
-    units that must be restarted when it changes; `reboots`: a change is in force only after a reboot; `disturbs`:
-    running work notices the change.
+    `uid` (empty: any), `home`, `shell`, `groups` (with commas), `system` yes/no; group `gid`; archive `sha256`.
+    `restarts` names units that must be restarted when it changes; `reboots`: a change is in force only after a reboot;
+    `disturbs`: running work notices the change.
     """
 
     kind: ItemKind

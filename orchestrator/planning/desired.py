@@ -138,6 +138,7 @@ def _base(site: Site, identity: Identity) -> Iterator[Item]:
     yield _file(LOGIN_FILE, MADE + LOGIN, restarts=(LOGIN_UNIT,))
     yield from _time_sync(site)
     if identity.source is IdentitySource.PUSHED:
+        yield from (Item(ItemKind.GROUP, one.name, (("gid", str(one.gid)),)) for one in identity.groups)
         yield from (_user(user) for user in identity.users)
 
 

@@ -23,6 +23,7 @@ BY_CONTROLLER = ("storage[].purge", "storage[].per_job")  # it alone tells jobs 
 ROLES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("sites[].system", (BASE,)),
     ("identity.users", (BASE,)),
+    ("identity.groups", (BASE,)),
     ("identity.source", (BASE, AGENT)),
     ("identity.min_uid", (AGENT,)),
     ("controller.address", (AGENT,)),

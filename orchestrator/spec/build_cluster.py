@@ -71,7 +71,13 @@ def _controller(one: ControllerDocument) -> m.Controller:
 
 
 def _identity(one: IdentityDocument) -> m.Identity:
-    return m.Identity(one.source, one.min_uid, one.on_mismatch, _sorted(_user(user) for user in one.users))
+    return m.Identity(
+        one.source,
+        one.min_uid,
+        one.on_mismatch,
+        _sorted(_user(user) for user in one.users),
+        _sorted(m.PosixGroup(group.name, group.gid) for group in one.groups),
+    )
 
 
 def _user(one: UserDocument) -> m.User:

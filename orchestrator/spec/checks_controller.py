@@ -12,7 +12,7 @@ from orchestrator.model.cluster import IdentitySource
 from orchestrator.spec.context import Context, given, rows, run, sure
 from orchestrator.spec.nodes import nodes_of_site
 from orchestrator.spec.reading import Found
-from orchestrator.wire.cluster import UserDocument
+from orchestrator.wire.cluster import PosixGroupDocument, UserDocument
 from orchestrator.wire.cluster_sites import MetalSite
 from orchestrator.wire.faults import Loc, plain, problem, shown, suggestion
 from orchestrator.wire.quantities import seconds_text
@@ -34,19 +34,35 @@ def backup(context: Context) -> Iterator[Found]:
 
 
 def users(context: Context) -> Iterator[Found]:
-    """Users are made only where nothing else makes them; each has a name and a number of its own."""
+    """Users and groups are made only where nothing else makes them; each has a name and a number of its own."""
     identity = context.document.identity
-    if given(identity, "users") and identity.source != IdentitySource.PUSHED:
-        advice = f"users come from source {identity.source}: remove them here, or write source: pushed"
-        found = problem(
-            "spec.not-for-kind", what="source", kind=identity.source, field="users", advice=advice
-        )
-        yield Found(("identity", "users"), found, "key")
+    foreign = [name for name in ("users", "groups") if given(identity, name)]
+    if foreign and identity.source != IdentitySource.PUSHED:
+        for name in foreign:
+            advice = f"{name} come from source {identity.source}: remove them here, or write source: pushed"
+            found = problem(
+                "spec.not-for-kind", what="source", kind=identity.source, field=name, advice=advice
+            )
+            yield Found(("identity", name), found, "key")
         return
     names: dict[Any, None] = {}
     uids: dict[Any, str] = {}
     for index, user in rows(identity.users):
         yield from run((_user,), user, ("identity", "users", index), identity.min_uid, names, uids)
+    groups = dict.fromkeys(names)  # each user has a group of the user's own name and number
+    gids: dict[Any, None] = dict.fromkeys(uids)
+    for index, group in rows(identity.groups):
+        yield from run((_group,), group, ("identity", "groups", index), groups, gids)
+
+
+def _group(
+    group: PosixGroupDocument, loc: Loc, names: dict[Any, None], gids: dict[Any, None]
+) -> Iterator[Found]:
+    if group.name in names:
+        yield Found((*loc, "name"), problem("spec.duplicate-name", name=group.name, what="group"))
+    if group.gid in gids:
+        yield Found((*loc, "gid"), problem("spec.duplicate-item", name=group.gid))
+    names[group.name] = gids[group.gid] = None
 
 
 def _user(

@@ -96,6 +96,13 @@ class UserDocument(Strict):
     )
 
 
+class PosixGroupDocument(Strict):
+    """A group that has the same number on every node."""
+
+    name: UserName = Field(description="POSIX name.", examples=["research"])
+    gid: Uid = Field(description="Number of the group, the same on every node.", examples=[20100])
+
+
 class IdentityDocument(Strict):
     """How nodes know users."""
 
@@ -108,6 +115,11 @@ class IdentityDocument(Strict):
         description="What an agent does when its answer for a name differs from the controller's.",
     )
     users: Rows[UserDocument] = Field([], description="Users to make on nodes, with source `pushed` only.")
+    groups: Rows[PosixGroupDocument] = Field(
+        [],
+        description="Groups to make on nodes with these numbers, with source `pushed` only; a group of a user that is "
+        "not here gets a number of each host's own.",
+    )
 
 
 class StorageDocument(Strict):

@@ -49,6 +49,7 @@ SCENES = (
         identity.source: pushed -> sssd [drain-and-reconfigure] on a100-[1-2],h100-[01-08]
         identity.users[alice]: {uid: 2001, groups:… -> - [in-place] on a100-[1-2],h100-[01-08]
         identity.users[bob]: {uid: 2002} -> - [in-place] on a100-[1-2],h100-[01-08]
+        identity.groups[research]: {gid: 3001} -> - [in-place] on a100-[1-2],h100-[01-08]
         record: record
         h100.1: cordon drain configure(base,agent) accept uncordon h100-[01-02]
         h100.2: cordon drain configure(base,agent) accept uncordon h100-[03-04]

@@ -118,10 +118,18 @@ TURNS = (
     Turn("controller.host", "h100-01", "head-1", "h100-01", REFUSED),
     Turn("controller.backup.every", "90m", "12h", "1h30m", CONTROLLER),
     Turn("controller.backup.keep", 3, "14", "3", CONTROLLER),
-    Turn("identity.source", "sssd", "pushed", "sssd", RECONFIGURE, {"identity.users": GONE}),
+    Turn(
+        "identity.source",
+        "sssd",
+        "pushed",
+        "sssd",
+        RECONFIGURE,
+        {"identity.users": GONE, "identity.groups": GONE},
+    ),
     Turn("identity.min_uid", 1000, "2000", "1000", IN_PLACE),
     Turn("identity.users[alice].uid", 2500, "2001", "2500", REFUSED),
     Turn("identity.users[alice].groups", ["docker"], "[docker, research]", "[docker]", IN_PLACE),
+    Turn("identity.groups[research].gid", 3002, "3001", "3002", REFUSED),
     Turn("storage[home].kind", "lustre", "nfs", "lustre", RECONFIGURE),
     Turn("storage[home].source", "nas2:/h", "nas1:/home", "nas2:/h", RECONFIGURE),
     Turn("storage[home].path", "/h", "/home", "/h", RECONFIGURE),
@@ -246,6 +254,7 @@ class Renaming:
 
 RENAMINGS = (
     Renaming("identity.users[bob].name", "carol", "identity.users[bob]", "identity.users[carol]"),
+    Renaming("identity.groups[research].name", "lab", "identity.groups[research]", "identity.groups[lab]"),
     Renaming("storage[home].name", "users", "storage[home]", "storage[users]"),
     Renaming(
         "sites[attic].name",

@@ -64,6 +64,16 @@ FAULTS: list[tuple[str, str, list[str]]] = [
         ["identity.users[a].name spec.duplicate-name", "identity.users[b].uid spec.duplicate-item"],
     ),
     (
+        "a group with a user's number, two of one name, and one that is a user's own",
+        "identity: {source: pushed, users: [{name: a, uid: 2001}], groups: [{name: g, gid: 2001},"
+        " {name: h, gid: 3007}, {name: h, gid: 3008}, {name: a, gid: 3009}]}\n" + SITE + POOL,
+        [
+            "identity.groups[g].gid spec.duplicate-item",
+            "identity.groups[h].name spec.duplicate-name",
+            "identity.groups[a].name spec.duplicate-name",
+        ],
+    ),
+    (
         "a user under min_uid",
         "identity: {source: pushed, min_uid: 2000, users: [{name: a, uid: 1999}]}\n" + SITE + POOL,
         ["identity.users[a].uid spec.out-of-range"],

@@ -29,7 +29,7 @@ def lab(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]
     for host in made.hosts:
         host.inside(repository(PACKAGE)).check()
     made.site["system"] = {"packages": {PACKAGE: "1.0"}, "sysctls": {"net.core.somaxconn": "4096"}}
-    made.spec["identity"]["users"] = [ALICE, BOB]
+    made.spec["identity"] |= {"users": [ALICE, BOB], "groups": [{"name": "research", "gid": 20100}]}
     made.pool["update"] = {"drain": {"deadline": "2s", "then": "wait"}}
     made.write()
     try:
@@ -66,14 +66,18 @@ def secrets(host: Host) -> list[str]:
 
 def test_users_holds_and_settings_are_undone(lab: Lab) -> None:
     for host in lab.hosts:
+        assert host.inside("getent group research").check() == "research:x:20100:bob", (
+            "the same number on each"
+        )
         host.inside("systemd-run --uid bob --unit work-of-bob sleep 600").check()
     lab.site["system"] = {}
-    lab.spec["identity"]["users"] = [ALICE]
+    lab.spec["identity"] |= {"users": [ALICE], "groups": []}
     lab.write()
     assert {change["cls"] for change in lab.plan()["changes"]} == {"in-place"}
     lab.apply().ok()
     for host in lab.hosts:
         assert host.inside("getent passwd bob").code != 0
+        assert host.inside("getent group research").check() == "research:x:20100:", "files may be of it"
         assert host.inside("stat -c %u /home/bob").check() == "20002", "nobody's files are touched"
         assert host.inside("ps -o pid= -u 20002").check(), "nor what runs"
         assert host.inside("apt-mark showhold").check() == ""

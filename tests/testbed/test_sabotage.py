@@ -45,7 +45,7 @@ PEOPLE = [
     {"name": USER, "uid": UID},
     {"name": "bob", "uid": 20002},
     {"name": "carol", "uid": 20003},
-    {"name": "dora", "uid": 20004, "groups": ["research"]},
+    {"name": "dora", "uid": 20004, "groups": ["research", "modellers"]},
     {"name": "erin", "uid": 20005},
     {"name": "fred", "uid": 20006},
 ]
@@ -71,7 +71,7 @@ OLDER = f"""python3 -c 'import zipfile; zipfile.ZipFile("{AGENT_ARCHIVE}", "a").
 RESTART = f"systemctl daemon-reload && systemctl restart {AGENT_UNIT}"
 
 PACKAGE, FILE, UNIT = ItemKind.PACKAGE, ItemKind.FILE, ItemKind.UNIT
-SYSCTL, ACCOUNT = ItemKind.SYSCTL, ItemKind.USER
+SYSCTL, ACCOUNT, GROUP = ItemKind.SYSCTL, ItemKind.USER, ItemKind.GROUP
 
 
 def file(title: str, command: str, path: str, value: str, found: str, role: str = "base") -> Sabotage:
@@ -109,7 +109,11 @@ OF_THE_HOST = (
     Sabotage("unit masked", f"systemctl mask --now {TIME_UNIT}", UNIT, TIME_UNIT, "masked", "yes"),
     Sabotage("user removed", "userdel bob", ACCOUNT, "bob", "present", ""),
     Sabotage("shell changed", "usermod -s /bin/false carol", ACCOUNT, "carol", "shell", "/bin/false"),
-    Sabotage("group removed", "groupdel research", ACCOUNT, "dora", "groups", ""),
+    Sabotage(
+        "own group renumbered", "groupmod -g 30003 carol", ACCOUNT, "carol", "group", "no: it is carol, 30003"
+    ),
+    Sabotage("member struck", "gpasswd -d dora modellers", ACCOUNT, "dora", "groups", "research"),
+    Sabotage("group renumbered", "groupmod -g 30101 modellers", GROUP, "modellers", "gid", "30101"),
     Sabotage("number changed", "usermod -u 30005 erin", ACCOUNT, "erin", "uid", "30005"),
     Sabotage("home changed", "usermod -d /srv fred", ACCOUNT, "fred", "home", "/srv"),
 )
@@ -187,7 +191,7 @@ def lab(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]
     """Two hosts, of both releases, with something of everything that a file can ask for."""
     made = Lab(testbed, testbed.fresh(2, "12", "13"), tmp_path_factory.mktemp("lab"))
     made.site["system"] = SYSTEM
-    made.spec["identity"]["users"] = PEOPLE
+    made.spec["identity"] |= {"users": PEOPLE, "groups": [{"name": "modellers", "gid": 20101}]}
     made.write()
     for host in made.hosts:
         host.inside(repository("gl-held", "gl-low", "gl-high", "gl-half")).check()

@@ -310,10 +310,24 @@ def look_at_users(items: list[Plain]) -> Found:
                 "home": home,
                 "shell": shell,
                 "groups": ",".join(member),
-                "group": "yes" if gid in names else f"no: {gid} has no name",
+                "group": _own_group(uid, gid, names),
                 "system": "yes" if int(uid) < 1000 else "no",
             }
     return found
+
+
+def _own_group(uid: str, gid: str, names: dict[str, str]) -> str:
+    """Whether a person's own group has their number, as the controller tells agents; other accounts need any."""
+    if gid not in names:
+        return f"no: {gid} has no name"
+    return "yes" if gid == uid or int(uid) < 1000 else f"no: it is {names[gid]}, {gid}"
+
+
+def look_at_groups(items: list[Plain]) -> Found:
+    """From the host's own file."""
+    wanted = {item["name"] for item in items}
+    lines = (line.split(":") for line in _read("/etc/group").splitlines() if line.count(":") == 3)
+    return {name: {"gid": gid} for name, _, gid, _ in lines if name in wanted}
 
 
 LOOKERS: dict[str, Callable[[list[Plain]], Found]] = {
@@ -321,6 +335,7 @@ LOOKERS: dict[str, Callable[[list[Plain]], Found]] = {
     "file": look_at_files,
     "sysctl": look_at_sysctls,
     "user": look_at_users,
+    "group": look_at_groups,
     "archive": look_at_archives,
 }
 

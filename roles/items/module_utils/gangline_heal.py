@@ -37,7 +37,7 @@ ENVIRONMENT = {
 }
 LAST_LINES = 3
 ACCOUNTS = "/etc/passwd"
-UID, HOME = 2, 5  # fields of an entry there
+UID, GID, HOME = 2, 3, 5  # fields of an entry there
 SET_ASIDE = ".set-aside-by-gangline"
 
 
@@ -223,6 +223,15 @@ def heal_sysctls(items: list[Plain], drift: list[Plain]) -> None:
 # --- users -----------------------------------------------------------------------------------------------------------
 
 
+def heal_groups(items: list[Plain], drift: list[Plain]) -> None:
+    """Make groups and give them their numbers. Files keep the numbers that they have."""
+    for item in items:
+        wrong = {each["value"] for each in drift if each["name"] == item["name"]}
+        if wrong:
+            verb = "groupadd" if "present" in wrong else "groupmod"
+            call([verb, "--gid", item["values"]["gid"], item["name"]])
+
+
 def heal_users(items: list[Plain], drift: list[Plain]) -> None:
     """Make and change users; their groups are made where they are missing. Nobody's files are touched."""
     for item in items:
@@ -254,7 +263,7 @@ def _make_user(name: str, values: Plain, groups: list[str]) -> None:
 
 def _change_user(name: str, values: Plain, groups: list[str], wrong: set[str]) -> None:
     if "group" in wrong:
-        _make_group(name, str(pwd.getpwnam(name).pw_gid))
+        _mend_own_group(name, values)
     argv = ["--shell", values["shell"]] if "shell" in wrong else []
     argv += ["--groups", ",".join(groups)] if "groups" in wrong else []
     if argv:
@@ -262,6 +271,17 @@ def _change_user(name: str, values: Plain, groups: list[str], wrong: set[str]) -
     fields = {UID: values.get("uid", ""), HOME: values["home"]}
     changed = {UID: "uid", HOME: "home"}
     rewrite_entry(name, {field: fields[field] for field, key in changed.items() if key in wrong})
+
+
+def _mend_own_group(name: str, values: Plain) -> None:
+    """A person's own group has their name and number; the group of another account gets a name."""
+    if values.get("system") == "yes":
+        _make_group(name, str(pwd.getpwnam(name).pw_gid))
+        return
+    uid = values.get("uid") or str(pwd.getpwnam(name).pw_uid)
+    there = any(line.startswith(f"{name}:") for line in _lines("/etc/group"))
+    call(["groupmod" if there else "groupadd", "--gid", uid, name])
+    rewrite_entry(name, {GID: uid})
 
 
 def rewrite_entry(name: str, fields: dict[int, str], accounts: str = ACCOUNTS) -> None:
@@ -408,5 +428,6 @@ HEALERS: dict[str, Callable[[list[Plain], list[Plain]], None]] = {
     "file": heal_files,
     "sysctl": heal_sysctls,
     "user": heal_users,
+    "group": heal_groups,
     "unit": heal_units,
 }
