@@ -33,14 +33,24 @@ async def join(hub: Hub, scope: Scope, receive: Receive) -> Response:
     require_joiner(caller)
     request = await _message(scope, receive, JoinRequest)
     joiner_of(caller, request.node)
+    key, certificate = _signed(hub, scope, request)
     secret = tokens.new_secret()
     used = caller.token if caller.name != ANY_NODE else ""
     await hub.controller.do(
-        JoinNode(request.node, request.facts, tokens.new_id(), tokens.sha256_of(secret), used)
+        JoinNode(request.node, request.facts, tokens.new_id(), tokens.sha256_of(secret), used, key)
     )
     await hub.caught_up()  # its first sync must find the token
     cluster = hub.view.cluster
-    return _json(JoinAnswer(secret, cluster.name if cluster is not None else ""))
+    return _json(JoinAnswer(secret, cluster.name if cluster is not None else "", certificate))
+
+
+def _signed(hub: Hub, scope: Scope, request: JoinRequest) -> tuple[str, str]:
+    """The fingerprint of the node's key, and its certificate. Both empty where it could never show it: it has none, or
+    its connection ends before this server, at something that speaks TLS for it."""
+    authority = hub.tls.nodes if hub.tls is not None else None
+    if authority is None or not request.public_key or scope["scheme"] != "https":
+        return "", ""
+    return authority.sign(request.node, request.public_key)
 
 
 async def sync(hub: Hub, scope: Scope, receive: Receive) -> Response:
