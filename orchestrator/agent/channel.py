@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 10.0
 MAX_HEAD = 65536  # bytes
+MOST_ANONYMOUS = 1 << 20  # bytes of an answer from somebody who may be anybody
 _CHUNK = 262144
 
 
@@ -92,6 +93,7 @@ class _Request:
     data: bytes
     done: Done
     kept: bool  # sent on a connection kept from before: if that proves dead, another one is opened
+    most: int = 0  # bytes of an answer; 0: any number
     sent: int = 0
     received: bytearray = field(default_factory=bytearray)
 
@@ -133,7 +135,7 @@ class Channel:
 
     def get(self, path: str, done: Done, *, timeout_s: float) -> None:
         """The same without a body and without a token: what everybody may know."""
-        self._begin_request(f"GET {self._endpoint.prefix}{path}", "", b"", done, timeout_s)
+        self._begin_request(f"GET {self._endpoint.prefix}{path}", "", b"", done, timeout_s, MOST_ANONYMOUS)
 
     def use(self, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
         """From the next connection on, and no request goes over the present one any more."""
@@ -143,9 +145,11 @@ class Channel:
         else:
             self._stale = True
 
-    def _begin_request(self, what: str, fields: str, body: bytes, done: Done, timeout_s: float) -> None:
+    def _begin_request(
+        self, what: str, fields: str, body: bytes, done: Done, timeout_s: float, most: int = 0
+    ) -> None:
         head = f"{what} HTTP/1.1\r\nHost: {self._endpoint.authority}\r\n{fields}\r\n"
-        self._request = _Request(head.encode() + body, done, kept=self._sock is not None)
+        self._request = _Request(head.encode() + body, done, kept=self._sock is not None, most=most)
         self._loop.after(self._name, timeout_s, lambda: self._deliver(Failure("no answer in time")))
         outcome = self._begin()
         if outcome is not None:
@@ -284,6 +288,8 @@ class Channel:
             reply = parse_reply(bytes(request.received), closed=not data)
             if reply is not None:
                 return reply
+            if request.most and len(request.received) > request.most:
+                raise ConnectionError(errno.EMSGSIZE, "the answer is too long")
             if not data:
                 raise ConnectionResetError(errno.ECONNRESET, "the controller closed the connection")
 

@@ -67,12 +67,12 @@ class Daemon:
         board = Board(self.journal, starter, self.loop, self.context, self._changed)
         self.attempts = Attempts(board, self._write_lease)
         self._seen = ""  # the revision of the last answer that was acted on
+        self.trust = Trust(config)
         self._token = self._stored_token()
         self._key_hidden = False
         self._wire()
 
     def _wire(self) -> None:
-        self.trust = Trust(self.config)
         # Without an address nothing is sent before a join token has said it.
         endpoint = self.trust.endpoint if self.trust.url else Endpoint()
         tls = self.trust.context() if self.trust.url else None
@@ -173,7 +173,8 @@ class Daemon:
         self.sync.facts_changed()
 
     def _stored_token(self) -> str:
-        return read_token(self.config.token_file or self._token_path())
+        """The node's own, if it is known where it is worth something."""
+        return read_token(self.config.token_file or self._token_path()) if self.trust.url else ""
 
     def _listen(self) -> None:
         """For notices of workers, and for the signals that end the agent."""

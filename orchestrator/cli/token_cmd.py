@@ -104,6 +104,7 @@ def token_listing(now: datetime) -> Listing[Token]:
         Column("ENDS IN", end, right=True),
         Column("CREATED", lambda item: instant(item.created_at), wide=True),
         Column("EXPIRES", lambda item: instant(item.expires_at), wide=True),
+        Column("KEY", lambda item: item.key[:16] or "-", wide=True),
     )
     return Listing("TokenList", columns, lambda item: item.id, "no tokens")
 

@@ -39,6 +39,14 @@ MOST_KEY = 1024  # characters of a public key as a node sends it; one on P-256 h
 
 
 @dataclass(frozen=True, slots=True)
+class NodeKey:
+    """A node's public key, and the SHA-256 (hex) of its SubjectPublicKeyInfo, by which the ledger knows it."""
+
+    public: ec.EllipticCurvePublicKey
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
 class Authority:
     """Signs keys of nodes. `trusted`: the file with every certificate that nodes' own may be signed by."""
 
@@ -46,18 +54,17 @@ class Authority:
     cert: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
-    def sign(self, node: str, public_key: str) -> tuple[str, str]:
-        """The fingerprint of a node's public key and a certificate for it in PEM; InputError if it is no such key."""
-        key = _read_key(public_key)
+    def sign(self, node: str, key: NodeKey) -> str:
+        """A certificate for the key of a node that the cluster has, in PEM."""
         issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         made = (
-            builder(common_name(node), self.cert.subject, key, self.cert.not_valid_before_utc, FOREVER)
+            builder(common_name(node), self.cert.subject, key.public, self.cert.not_valid_before_utc, FOREVER)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
             .add_extension(issuer_key, critical=False)
             .sign(self.key, hashes.SHA256())
         )
-        return _fingerprint(key), made.public_bytes(serialization.Encoding.PEM).decode()
+        return made.public_bytes(serialization.Encoding.PEM).decode()
 
 
 def ensure(state: Path, now: dt.datetime) -> Authority:
@@ -136,14 +143,15 @@ def _fingerprint(key: CertificatePublicKeyTypes) -> str:
     return hashlib.sha256(info).hexdigest()
 
 
-def _read_key(text: str) -> ec.EllipticCurvePublicKey:
+def read_key(text: str) -> NodeKey:
+    """A public key as a node sends it: the base64 of its SubjectPublicKeyInfo. InputError unless it is one on P-256."""
     try:
         key = serialization.load_der_public_key(base64.b64decode(text[:MOST_KEY], validate=True))
     except (ValueError, binascii.Error, UnsupportedAlgorithm):
         raise _no_key("can't be read") from None
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise _no_key("is not on the curve P-256")
-    return key
+    return NodeKey(key, _fingerprint(key))
 
 
 def _no_key(what: str) -> InputError:

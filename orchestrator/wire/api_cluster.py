@@ -333,6 +333,10 @@ class Token(Answer):
     name: str
     created_at: datetime | None
     expires_at: datetime | None
+    key: str = Field(
+        "",
+        description="SHA-256 (hex) of the public key that has to be shown with it; empty: it will do alone.",
+    )
 
 
 class TokenCreated(Token):

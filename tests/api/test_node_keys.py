@@ -196,7 +196,8 @@ def test_the_key_of_another_node_is_worth_nothing(tmp_path: Path, host: Host, ca
 def test_a_certificate_of_another_authority_ends_the_connection(tmp_path: Path, host: Host) -> None:
     state = tmp_path / "other"
     state.mkdir()
-    _, certificate = node_keys.ensure(state, NOW).sign("p-1", keypair.waiting(str(state), "x"))
+    key = node_keys.read_key(keypair.waiting(str(state), "x"))
+    certificate = node_keys.ensure(state, NOW).sign("p-1", key)
     keypair.store(str(state), "x", certificate)
     with pytest.raises((ssl.SSLError, ConnectionError)):
         host.beat(identity=Path(keypair.identity_path(str(state))))
