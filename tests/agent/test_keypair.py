@@ -71,6 +71,7 @@ def test_the_public_half_is_that_of_the_private_one(seed: int) -> None:
         (f"{keypair.HEAD}\nAAAA\n{keypair.TAIL}\n", "no key on the curve"),
         (plain_pem(ec.generate_private_key(ec.SECP384R1())), "no key on the curve"),
     ],
+    ids=["nothing", "another form", "no end", "no base64", "too short", "another curve"],
 )
 def test_what_is_no_key_says_so(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):

@@ -76,6 +76,7 @@ def test_a_fingerprint_is_of_the_key_and_not_of_the_certificate(tmp_path: Path) 
         public_of(ed25519.Ed25519PrivateKey.generate()),
         public_of(ec.generate_private_key(ec.SECP256R1())) + "\n",
     ],
+    ids=["empty", "no base64", "no key", "no text", "another curve", "another kind", "a line more"],
 )
 def test_only_public_keys_on_one_curve_are_read(text: str) -> None:
     with pytest.raises(InputError) as raised:
