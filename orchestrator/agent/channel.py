@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection to the controller, without blocking: TCP, TLS or a Unix socket, one request at a time.
 
 Comes in: the controller's URL, requests. Goes out: a `Reply` or a `Failure`, by a call from the loop. Called by:
-sync (two of them: one holds the idle poll, the other pushes events) and the log server.
+sync (two of them: one holds the idle poll, the other pushes events), join and the log server.
 
 The connection is kept between requests. One that the controller closed while idle is opened again at once, since
 every request of the agent may be repeated.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 10.0
 MAX_HEAD = 65536  # bytes
+MOST_ANONYMOUS = 1 << 20  # bytes of an answer from somebody who may be anybody
 _CHUNK = 262144
 
 
@@ -58,7 +59,7 @@ def parse_url(url: str) -> Endpoint:
     if not host:
         raise ValueError("the host is missing")
     return Endpoint(
-        host.strip("[]"), int(port), scheme == "https", prefix="/" + path.rstrip("/") if path else ""
+        host.strip("[]").lower(), int(port), scheme == "https", prefix="/" + path.rstrip("/") if path else ""
     )
 
 
@@ -73,10 +74,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Nothing came back. `refused`: nobody listens there, which proves that no controller is there."""
+    """Nothing came back. `refused`: nobody listens there, which proves that no controller is there. `hung_up`: a new
+    TLS connection was ended without a word, as a controller does that does not take the certificate which was shown."""
 
     error: str
     refused: bool = False
+    hung_up: bool = False
 
 
 Outcome = Reply | Failure
@@ -90,6 +93,7 @@ class _Request:
     data: bytes
     done: Done
     kept: bool  # sent on a connection kept from before: if that proves dead, another one is opened
+    most: int = 0  # bytes of an answer; 0: any number
     sent: int = 0
     received: bytearray = field(default_factory=bytearray)
 
@@ -108,6 +112,7 @@ class Channel:
         self._sock: Any = None
         self._step: Step = self._send
         self._request: _Request | None = None
+        self._stale = False
 
     @property
     def busy(self) -> bool:
@@ -125,11 +130,26 @@ class Channel:
         kind: str = "application/json",
     ) -> None:
         """Send; `done` is called once, later, from the loop. The channel must not be busy."""
-        head = (
-            f"POST {self._endpoint.prefix}{path} HTTP/1.1\r\nHost: {self._endpoint.authority}\r\n"
-            f"Authorization: Bearer {token}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        self._request = _Request(head.encode() + body, done, kept=self._sock is not None)
+        fields = f"Authorization: Bearer {token}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+        self._begin_request(f"POST {self._endpoint.prefix}{path}", fields, body, done, timeout_s)
+
+    def get(self, path: str, done: Done, *, timeout_s: float) -> None:
+        """The same without a body and without a token: what everybody may know."""
+        self._begin_request(f"GET {self._endpoint.prefix}{path}", "", b"", done, timeout_s, MOST_ANONYMOUS)
+
+    def use(self, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
+        """From the next connection on, and no request goes over the present one any more."""
+        self._endpoint, self._context = endpoint, context
+        if self._request is None:
+            self._drop()
+        else:
+            self._stale = True
+
+    def _begin_request(
+        self, what: str, fields: str, body: bytes, done: Done, timeout_s: float, most: int = 0
+    ) -> None:
+        head = f"{what} HTTP/1.1\r\nHost: {self._endpoint.authority}\r\n{fields}\r\n"
+        self._request = _Request(head.encode() + body, done, kept=self._sock is not None, most=most)
         self._loop.after(self._name, timeout_s, lambda: self._deliver(Failure("no answer in time")))
         outcome = self._begin()
         if outcome is not None:
@@ -180,17 +200,19 @@ class Channel:
             self._request.kept, self._request.sent = False, 0
             self._drop()
             return self._begin()
-        return _failure(error)
+        new_tls = self._context is not None and self._step != self._connected and not self._request.received
+        return _failure(error, new_tls=new_tls)
 
     def _deliver(self, outcome: Outcome) -> None:
         request, self._request = self._request, None
         self._loop.cancel(self._name)
-        if isinstance(outcome, Failure) or outcome.closes:
+        if isinstance(outcome, Failure) or outcome.closes or self._stale:
             self._drop()
         if request is not None:
             request.done(outcome)
 
     def _drop(self) -> None:
+        self._stale = False
         self._loop.cancel(self._connecting)
         if self._sock is not None:
             self._loop.forget(self._sock.fileno())
@@ -266,6 +288,8 @@ class Channel:
             reply = parse_reply(bytes(request.received), closed=not data)
             if reply is not None:
                 return reply
+            if request.most and len(request.received) > request.most:
+                raise ConnectionError(errno.EMSGSIZE, "the answer is too long")
             if not data:
                 raise ConnectionResetError(errno.ECONNRESET, "the controller closed the connection")
 
@@ -276,9 +300,16 @@ def _tls_wants(error: OSError) -> int:
     return {"SSLWantReadError": READ, "SSLWantWriteError": WRITE}.get(name, 0)
 
 
-def _failure(error: OSError) -> Failure:
+def _failure(error: OSError, *, new_tls: bool = False) -> Failure:
+    """`new_tls`: it came at a TLS handshake, or after one before the first byte of an answer."""
     absent = (errno.ECONNREFUSED, errno.ENOENT)  # ENOENT: no such Unix socket
-    return Failure(error.strerror or str(error), refused=error.errno in absent)
+    name = type(error).__name__
+    if name == "SSLCertVerificationError":
+        why = getattr(error, "verify_message", "")
+        return Failure(f"who answers there is not the controller that is trusted here: {why}")
+    text = error.strerror or str(error)
+    hung_up = new_tls and (isinstance(error, ConnectionError) or name in ("SSLError", "SSLEOFError"))
+    return Failure(text, refused=error.errno in absent, hung_up=hung_up)
 
 
 def parse_reply(data: bytes, *, closed: bool) -> Reply | None:

@@ -29,6 +29,8 @@ class ConfigError(Exception):
 class Config:
     """What a node's agent needs to know. Paths are absolute; memory in bytes, times in seconds.
 
+    `url`: where the controller is called; `ca`: the certificate that its own is trusted by, for https. Both may be left
+    out where the join token says them (`model.join_line`); where it says others, the node does not join.
     `token_file` holds the node's own token, `join_token_file` one that lets a node in; the node's own is kept in
     STATE/token. `cores` and `memory` 0: as measured. `run_as_self`: jobs of the agent's own user only, as an agent
     without root does anyway. `supervisor`: `auto`, `systemd`, `cgroup2` or `process-tree`. `devices`: patterns of nodes
@@ -36,8 +38,8 @@ class Config:
     """
 
     node: str
-    url: str
     state_dir: str
+    url: str = ""
     ca: str = ""
     token_file: str = ""
     join_token_file: str = ""
@@ -75,7 +77,8 @@ def load(path: str) -> Config:
 
 def _check(path: str, config: Config) -> None:
     try:
-        parse_url(config.url)
+        if config.url or not config.join_token_file:
+            parse_url(config.url)
     except ValueError as error:
         raise ConfigError(f"{path}: url: {error}, got {config.url!r}") from None
     if not config.node or "/" in config.node or config.node.startswith("."):

@@ -10,12 +10,12 @@ import os
 import signal
 import socket
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.agent import device_nodes, log, supervisor, worker
 from orchestrator.agent.attempts import Attempts, Wish
 from orchestrator.agent.board import Board
-from orchestrator.agent.channel import Channel, Endpoint, parse_url
+from orchestrator.agent.channel import Channel, Endpoint, Failure
 from orchestrator.agent.config import Config
 from orchestrator.agent.history import History
 from orchestrator.agent.join import Joiner, read_token
@@ -26,6 +26,7 @@ from orchestrator.agent.plan import Gpu, NodeContext
 from orchestrator.agent.slots import Slots
 from orchestrator.agent.starter import Starter
 from orchestrator.agent.sync import Sent, Sync
+from orchestrator.agent.trust import Trust
 from orchestrator.model.clock import SECOND, SystemClock
 from orchestrator.model.codec import encode
 from orchestrator.model.failpoints import failpoint
@@ -34,9 +35,6 @@ from orchestrator.model.protocol import PROTOCOL, SyncAnswer
 from orchestrator.telemetry import host
 from orchestrator.telemetry.devices import Found, discover
 from orchestrator.telemetry.facts import node_facts
-
-if TYPE_CHECKING:
-    import ssl
 
 LOOK_S = 5.0  # between two looks at what notices may have failed to tell
 FACTS_S = 600.0
@@ -69,13 +67,17 @@ class Daemon:
         board = Board(self.journal, starter, self.loop, self.context, self._changed)
         self.attempts = Attempts(board, self._write_lease)
         self._seen = ""  # the revision of the last answer that was acted on
-        self._token = read_token(config.token_file or self._token_path())
+        self.trust = Trust(config)
+        self._token = self._stored_token()
+        self._key_hidden = False
         self._wire()
 
     def _wire(self) -> None:
-        endpoint = parse_url(self.config.url)
-        tls = _tls_context(endpoint, self.config.ca)
-        poll, push, bulk = (Channel(name, endpoint, self.loop, tls) for name in ("poll", "push", "bulk"))
+        # Without an address nothing is sent before a join token has said it.
+        endpoint = self.trust.endpoint if self.trust.url else Endpoint()
+        tls = self.trust.context() if self.trust.url else None
+        self.channels = tuple(Channel(name, endpoint, self.loop, tls) for name in ("poll", "push", "bulk"))
+        poll, push, bulk = self.channels
         self.sync = Sync(self.loop, poll, push, self, Random())
         self.logs = LogServer(
             self.config.state_dir,
@@ -85,10 +87,10 @@ class Daemon:
             lambda: self._token,
             lambda attempt: attempt in self.attempts.units,
         )
-        self.joiner = Joiner(
-            self.config.node, self.config.join_token_file, self._token_path(), push, self.loop
-        )
+        self.joiner = Joiner(self.config, self.trust, push, self.loop)
         self.joining = False
+        if self._token and self.trust.newer_line():
+            self._token = ""
 
     def _token_path(self) -> str:
         return os.path.join(self.config.state_dir, "token")
@@ -145,10 +147,34 @@ class Daemon:
             self.sync.turn()
         elif not self.joining:
             self.joining = True
+            poll, push, _ = self.channels
+            poll.close()
+            push.close()
             self.joiner.join(self.facts, self._joined)
 
-    def _joined(self, token: str) -> None:
-        self._token, self.joining = token, False
+    def _joined(self, token: str | None) -> None:
+        """Let in, or not: then the token that there was may be worth something again, as after a restored ledger."""
+        self.joining = False
+        self._token = token or self._stored_token()
+        if self._token:
+            self._connect()
+        if token:
+            self.sync.start_over()
+
+    def _connect(self, *, show_key: bool = True) -> None:
+        """All connections anew: to the controller that let the node in, with the key that it knows now."""
+        endpoint, context = self.trust.endpoint, self.trust.context(show_key=show_key)
+        self._key_hidden = not show_key
+        poll, push, bulk = self.channels
+        for channel in (poll, push):
+            channel.close()  # what comes back on the present ones says nothing about these
+        for channel in (poll, push, bulk):
+            channel.use(endpoint, context)
+        self.sync.facts_changed()
+
+    def _stored_token(self) -> str:
+        """The node's own, if it is known where it is worth something."""
+        return read_token(self.config.token_file or self._token_path()) if self.trust.url else ""
 
     def _listen(self) -> None:
         """For notices of workers, and for the signals that end the agent."""
@@ -289,9 +315,19 @@ class Daemon:
         """Three chances within a lease where its end ends a job."""
         return max(1, lease_s // 3) if self.attempts.any_fence() else 1 << 20
 
+    def unanswered(self, failure: Failure) -> bool:
+        """Whether a controller hangs up because of the node's key is asked without the key: it says so, by 401."""
+        if self.config.join_token_file and self.trust.newer_line():
+            self._token = ""
+            return True
+        doubted = failure.hung_up and not self._key_hidden
+        if doubted or self._key_hidden:
+            self._connect(show_key=not doubted)
+        return doubted
+
     def token(self, *, refused: bool) -> str:
-        if refused:
-            stored = read_token(self.config.token_file or self._token_path())
+        if refused and not self.joining:
+            stored = self._stored_token()
             if stored != self._token:
                 self._token = stored
             elif self.config.join_token_file:
@@ -310,11 +346,3 @@ def _drain(sock: socket.socket) -> None:
         sock.recv(4096)
     except BlockingIOError:
         pass
-
-
-def _tls_context(endpoint: Endpoint, ca: str) -> ssl.SSLContext | None:
-    if not endpoint.tls:
-        return None
-    import ssl
-
-    return ssl.create_default_context(cafile=ca or None)

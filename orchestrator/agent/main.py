@@ -43,6 +43,9 @@ def run(config_path: str) -> int:
         gc.collect()
         gc.freeze()  # what is here now lives as long as the process: never look at it again
         daemon.run()
+    except ConfigError as error:
+        sys.stderr.write(f"gangline agent: {error}\n")
+        return 2
     except JournalError as error:
         sys.stderr.write(f"gangline agent: {error}\n")
         return 1

@@ -68,7 +68,12 @@ class Host(Protocol):
         """How long a poll may be kept: shorter where a job is ended when contact is lost."""
 
     def token(self, *, refused: bool) -> str:
-        """The node's token; `refused`: the present one was not accepted, look for another."""
+        """The node's token; `refused`: the present one, or the key that goes with it, was not accepted: look for
+        another."""
+
+    def unanswered(self, failure: Failure) -> bool:
+        """Nobody has answered: see whether it is about the node's key, or whether the controller is elsewhere now.
+        Whether to ask again at once, since something is different."""
 
 
 class Sync:
@@ -93,6 +98,11 @@ class Sync:
     def hurry(self) -> None:
         """There is something to say now."""
         self._urgent = True
+
+    def start_over(self) -> None:
+        """The node has just been let in: nothing of what went wrong before counts."""
+        self._loop.cancel("sync-pause")
+        self._failures = 0
 
     def facts_changed(self) -> None:
         """Send the facts again."""
@@ -180,6 +190,9 @@ class Sync:
     def _no_answer(self, failure: Failure) -> None:
         if failure.refused:
             self._host.contact(self._loop.clock.monotonic_us(), self.lease_s)
+        if self._host.unanswered(failure):
+            self._urgent = True
+            return
         self._pause(f"no contact with the controller: {failure.error}")
 
     def _refusal(self, reply: Reply) -> None:
@@ -208,9 +221,10 @@ def _nothing() -> None:
 
 
 def problem_text(body: bytes) -> str:
-    """What a problem+json says, or the start of whatever came."""
+    """What a problem+json says and what it advises, or the start of whatever came."""
     try:
         plain = json.loads(body)
-        return str(plain.get("detail") or plain.get("title") or plain)[:300]
+        told = [str(plain.get("detail") or plain.get("title") or plain), str(plain.get("hint") or "")]
+        return "; ".join(filter(None, told))[:400]
     except (ValueError, AttributeError):
         return body[:200].decode(errors="replace")

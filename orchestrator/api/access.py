@@ -9,7 +9,8 @@ Unauthenticated and Refused. Called by: gate (who), the routes (whether).
   and have what grants give them.
 - Once the cluster has grants, submitting needs one that names the queue, a queue above it, or the whole cluster.
 - Jobs of others are for operators: of the cluster, or of the job's queue.
-- `join` and `node` tokens open the agents' routes and nothing else.
+- `join` and `node` tokens open the agents' routes and nothing else. A node's token that was given to a key pair is
+  worth something only over a connection that has shown that key, so a copy of it opens nothing.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ RANK = {Role.READ: 0, Role.SUBMIT: 1, Role.OPERATOR: 2, Role.ADMIN: 3}
 JOIN, NODE = "join", "node"
 ANY_NODE = "*"
 PEER = "gangline.uid"  # where the protocol puts the uid of a Unix socket's peer into the scope
+PEER_KEY = "gangline.key"  # and the SHA-256 (hex) of the public key that a TLS connection's peer has shown
 MOST_SECRET = 256  # characters of a bearer token
 
 
@@ -77,7 +79,7 @@ class Access:
         """Who sends this request. Unauthenticated without a valid token or a known peer."""
         given = header(scope, b"authorization")
         if given:
-            return self._by_token(given)
+            return self._by_token(given, scope.get(PEER_KEY, ""))
         uid = scope.get(PEER)
         if uid is not None:
             return await self._by_peer(uid)
@@ -87,7 +89,7 @@ class Access:
             "send Authorization: Bearer TOKEN, or use the Unix socket on the controller's host",
         )
 
-    def _by_token(self, given: str) -> Caller:
+    def _by_token(self, given: str, shown: str) -> Caller:
         scheme, _, secret = given.partition(" ")
         secret = secret.strip()
         token = None
@@ -99,6 +101,8 @@ class Access:
                 "the token is not known here, or its time is over",
                 "ask an admin for a new one (`gangline token create`)",
             )
+        if token.role == NODE and token.key and token.key != shown:
+            raise _without_key(token.name, shown)
         return _token_caller(token)
 
     async def _by_peer(self, uid: int) -> Caller:
@@ -253,6 +257,17 @@ def _token_caller(token: Token) -> Caller:
             "access.bad-token", f"tokens of role {token.role!r} are not known here"
         ) from None
     return Caller(token.name, role, token=token.id)
+
+
+def _without_key(node: str, shown: str) -> Unauthenticated:
+    """A node's token that came without the key that it was given to: a copy of it, or a node that has lost its key."""
+    what = "another key" if shown else "no key"
+    return Unauthenticated(
+        "access.node-key",
+        f"node {node}'s token was given to a key pair, and this connection has shown {what}",
+        "use the node's own key; if it is lost, let the node join again with a new join token "
+        f"(`gangline token create --role join --name {node}`)",
+    )
 
 
 def _refused(caller: Caller, role: Role) -> Refused:

@@ -7,7 +7,7 @@ gate (beside FastAPI), app (the same functions, for the documentation). A node's
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs
 
 from starlette.responses import Response
@@ -24,6 +24,9 @@ from orchestrator.model.errors import InputError, NotFound
 from orchestrator.model.protocol import JoinAnswer, JoinRequest, SyncRequest
 from orchestrator.wire.api import MOST_LOG_BYTES
 
+if TYPE_CHECKING:
+    from orchestrator.provision.node_keys import NodeKey
+
 M = TypeVar("M", JoinRequest, SyncRequest)
 
 
@@ -33,14 +36,28 @@ async def join(hub: Hub, scope: Scope, receive: Receive) -> Response:
     require_joiner(caller)
     request = await _message(scope, receive, JoinRequest)
     joiner_of(caller, request.node)
+    key = _key_of(hub, scope, request)
     secret = tokens.new_secret()
     used = caller.token if caller.name != ANY_NODE else ""
+    shown = key.fingerprint if key is not None else ""
     await hub.controller.do(
-        JoinNode(request.node, request.facts, tokens.new_id(), tokens.sha256_of(secret), used)
+        JoinNode(request.node, request.facts, tokens.new_id(), tokens.sha256_of(secret), used, shown)
     )
     await hub.caught_up()  # its first sync must find the token
     cluster = hub.view.cluster
-    return _json(JoinAnswer(secret, cluster.name if cluster is not None else ""))
+    authority = hub.tls.nodes if hub.tls is not None else None
+    certificate = authority.sign(request.node, key) if key is not None and authority is not None else ""
+    return _json(JoinAnswer(secret, cluster.name if cluster is not None else "", certificate))
+
+
+def _key_of(hub: Hub, scope: Scope, request: JoinRequest) -> NodeKey | None:
+    """The node's key; None where it could never show it: it has none, or its connection ends before this server, at
+    something that speaks TLS for it."""
+    if hub.tls is None or hub.tls.nodes is None or not request.public_key or scope["scheme"] != "https":
+        return None
+    from orchestrator.provision.node_keys import read_key  # loaded where there is TLS alone
+
+    return read_key(request.public_key)
 
 
 async def sync(hub: Hub, scope: Scope, receive: Receive) -> Response:

@@ -28,6 +28,7 @@ from orchestrator.wire.api import PREFIX
 router = APIRouter(prefix=PREFIX, tags=["cluster"])
 
 RecoverBody = Annotated[wire.Recover, Body(default_factory=wire.Recover)]
+PEM = "application/x-pem-file"
 _YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
 _DOCUMENT: dict[str, Any] = {
     "description": "A document of `kind: Cluster` (JSON or YAML), or `kind: ClusterSpec` with a checked spec.",
@@ -118,6 +119,27 @@ async def get_health(hub: HubDep) -> Response:
     if hub.stopping:
         raise Unavailable("controller.stopping", "the controller is stopping")
     return reply(wire.Health())
+
+
+@router.get(
+    "/ca",
+    response_class=Response,
+    responses={
+        200: {"description": "The certificate.", "content": {PEM: {"schema": {"type": "string"}}}},
+        **{k: v for k, v in problems(404).items() if k in (404, 422)},
+    },
+)
+async def get_ca(hub: HubDep) -> Response:
+    """What this controller's certificate is trusted by, for a node that has its SHA-256 from its join token; needs no
+    token."""
+    anchor = hub.tls.anchor if hub.tls is not None else None
+    if anchor is None:
+        raise NotFound(
+            "tls.no-ca",
+            "this controller has no certificate authority to tell of",
+            "whoever calls it by https has to know from elsewhere who signed its certificate",
+        )
+    return Response(anchor.pem, media_type=PEM)
 
 
 def _reply(hub: Hub) -> Response:

@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from orchestrator.wire.api import PREFIX
+from orchestrator.api.gate import OPEN_PATHS
 from orchestrator.wire.job import JobDocument
 
 _REF = "#/components/schemas/{model}"
@@ -89,9 +89,9 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _finish(path: str, operation: dict[str, Any]) -> None:
-    """Errors are problem documents; every operation but the open one takes a token."""
+    """Errors are problem documents; every operation but the open ones takes a token."""
     responses = operation["responses"]
-    is_open = path == f"{PREFIX}/healthz"
+    is_open = path in OPEN_PATHS
     operation["security"] = [] if is_open else [{"bearer": []}]
     for status, response in responses.items():
         if status >= "400":

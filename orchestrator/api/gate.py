@@ -24,7 +24,7 @@ CALLER = "gangline.caller"  # where the caller is in the scope
 BODY = "gangline.body"  # where a checked body is, if the request had one
 GONE = "gangline.gone"  # the protocol puts it into the scope when the connection has closed
 TOLD = "gangline.told"  # in the scope once an internal error has been answered
-OPEN_PATHS = (f"{PREFIX}/healthz", f"{PREFIX}/openapi.json")
+OPEN_PATHS = (f"{PREFIX}/healthz", f"{PREFIX}/ca", f"{PREFIX}/openapi.json")
 CLUSTER_PATH = f"{PREFIX}/cluster"
 BODY_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 

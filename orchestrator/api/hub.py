@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from starlette.types import Scope
 
 from orchestrator.api.access import Access
+from orchestrator.api.listen import Tls
 from orchestrator.api.people import People
 from orchestrator.controller.commands import Query
 from orchestrator.controller.service import Controller
@@ -31,12 +32,15 @@ POLL = "gangline.poll"  # where the task of a long poll is in the scope, for the
 class Hub:
     """One controller's HTTP side."""
 
-    def __init__(self, controller: Controller, clock: Clock, people: People, version: str) -> None:
+    def __init__(
+        self, controller: Controller, clock: Clock, people: People, version: str, tls: Tls | None = None
+    ) -> None:
         self.controller = controller
         self.clock = clock
         self.people = people
         self.access = Access(controller, people)
         self.version = version
+        self.tls = tls
         self.stopping = False
         self._polls: dict[asyncio.Task[Any], bool] = {}
         self._history = ThreadPoolExecutor(1, "history")

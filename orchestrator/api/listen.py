@@ -15,8 +15,12 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.model.errors import InputError, Unavailable
+
+if TYPE_CHECKING:
+    from orchestrator.provision.node_keys import Anchor, Authority
 
 BACKLOG = 4096  # connections that wait to be accepted; the kernel's net.core.somaxconn may allow fewer
 LONGEST_SOCKET_PATH = 107  # bytes: sun_path of unix(7)
@@ -24,10 +28,13 @@ LONGEST_SOCKET_PATH = 107  # bytes: sun_path of unix(7)
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """A certificate chain and its key, as PEM files."""
+    """A certificate chain and its key, as PEM files; what signs the keys of nodes (None: they have none); what the
+    chain is trusted by, where that can be told to hosts (None: they know it from elsewhere)."""
 
     cert: str
     key: str
+    nodes: Authority | None = None
+    anchor: Anchor | None = None
 
 
 def check_tls(cert: str, key: str) -> Tls | None:

@@ -1,10 +1,11 @@
-"""HTTP/1.1 on one connection: uvicorn's own protocol, with bounds on heads and the peer of a Unix socket.
+"""HTTP/1.1 on one connection: uvicorn's own protocol, with bounds on heads and who sits at the other end.
 
-Comes in: bytes of a connection. Goes out: ASGI calls, with the peer's uid in the scope. Called by: uvicorn, which makes
-one for each connection (serve names it).
+Comes in: bytes of a connection. Goes out: ASGI calls, with the peer's uid or key in the scope. Called by: uvicorn,
+which makes one for each connection (serve names it).
 
-Added to uvicorn's: who sits at the other end of a Unix socket (the kernel's word, SO_PEERCRED); an end for heads that
-are too long or arrive too slowly; problem documents for what is no HTTP; a long poll ends when its connection does.
+Added to uvicorn's: who sits at the other end of a Unix socket (the kernel's word, SO_PEERCRED), and which key the peer
+of a TLS connection has proved to have; an end for heads that are too long or arrive too slowly; problem documents for
+what is no HTTP; a long poll ends when its connection does.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from orchestrator.api.access import PEER
+from orchestrator.api.access import PEER, PEER_KEY
 from orchestrator.api.gate import GONE
 from orchestrator.api.hub import POLL
 from orchestrator.api.problems import BadRequest, problem_of
@@ -44,8 +45,9 @@ class Protocol(HttpToolsProtocol):
     """One connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask the kernel who it is, once."""
+        """Ask the kernel, or the handshake, who it is, once."""
         self._peer = peer_uid(transport)
+        self._peer_key = peer_key(transport)
         self._head = 0
         self._in_head = False
         self._fault: InputError | None = None
@@ -79,6 +81,8 @@ class Protocol(HttpToolsProtocol):
         self._head, self._in_head = 0, True
         if self._peer is not None:
             cast("dict[str, Any]", self.scope)[PEER] = self._peer
+        if self._peer_key:
+            cast("dict[str, Any]", self.scope)[PEER_KEY] = self._peer_key
 
     def on_url(self, url: bytes) -> None:
         """A part of the request line."""
@@ -136,3 +140,15 @@ def peer_uid(transport: asyncio.BaseTransport) -> int | None:
     packed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     uid: int = _CREDENTIALS.unpack(packed)[1]
     return uid
+
+
+def peer_key(transport: asyncio.BaseTransport) -> str:
+    """The SHA-256 (hex) of the public key whose private half the peer of a TLS connection has proved to have; empty for
+    one that has shown no certificate. The handshake has ended if the certificate is not of the nodes' authority."""
+    tls = transport.get_extra_info("ssl_object")
+    shown = tls.getpeercert(binary_form=True) if tls is not None else None
+    if not shown:
+        return ""
+    from orchestrator.provision.node_keys import key_of
+
+    return key_of(shown)

@@ -270,4 +270,5 @@ def token(record: TokenRecord) -> wire.Token:
         name=record.name,
         created_at=time_of(record.created_us),
         expires_at=time_of(record.expires_us),
+        key=record.key,
     )

@@ -3,8 +3,9 @@
 Comes in: options. Goes out: an exit code, or the GanglineError that ended it (Fenced: a newer controller took the
 ledger). Called by: cli server_cmd.
 
-Order at start: limits, TLS, sockets, ledger, controller, admin token, listen, endpoint file. At the end: waits are
-answered, connections end, the core finishes its cycle and closes the ledger; at most three seconds in all.
+Order at start: limits, TLS, sockets, ledger, nodes' authority, controller, admin token, listen, endpoint file. At the
+end: waits are answered, connections end, the core finishes its cycle and closes the ledger; at most three seconds in
+all.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import uvicorn
@@ -76,9 +79,19 @@ def main(options: Options) -> int:
             host=options.settings.host or socket.gethostname(),
         )
         controller = Controller(store, SystemClock(), settings)
+        if tls is not None:
+            tls = _with_authority(tls, options.state)
         unix_path = Path(options.unix_path) if options.unix_path else options.state.absolute() / SOCKET
         uvloop.run(_serve(controller, options.state, tcp, unix_path, tls))
     return 0
+
+
+def _with_authority(tls: listen.Tls, state: Path) -> listen.Tls:
+    """The same with what signs nodes' keys, made at the first start, and what its own chain is trusted by."""
+    from orchestrator.provision import node_keys  # only what is called by others needs it
+
+    nodes = node_keys.ensure(state, datetime.now(UTC))
+    return replace(tls, nodes=nodes, anchor=node_keys.anchor_of(state, Path(tls.cert)))
 
 
 async def _serve(
@@ -129,7 +142,7 @@ async def run_server(
     ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve a started controller on bound sockets until a signal, or until its core ends (raises what ended it)."""
-    hub = Hub(controller, SystemClock(), People(SystemClock()), __version__)
+    hub = Hub(controller, SystemClock(), People(SystemClock()), __version__, tls)
     app = make_app(hub)
     servers = []
     if tcp is not None:
@@ -210,6 +223,8 @@ def _server(app: Gate, hub: Hub, tls: listen.Tls | None) -> _Server:
         headers=[("cache-control", "no-store"), ("x-content-type-options", "nosniff")],
         ssl_certfile=tls.cert if tls else None,
         ssl_keyfile=tls.key if tls else None,
+        ssl_ca_certs=str(tls.nodes.trusted) if tls and tls.nodes else None,
+        ssl_cert_reqs=ssl.CERT_OPTIONAL if tls and tls.nodes else ssl.CERT_NONE,  # people have none
     )
     return _Server(config, hub)
 

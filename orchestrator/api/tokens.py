@@ -13,23 +13,27 @@ import re
 import secrets
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
 from orchestrator.api import render_cluster
 from orchestrator.api.access import JOIN, Caller, role_of
 from orchestrator.api.deps import CallerDep, HubDep, ReaderDep, problems, reply
+from orchestrator.api.hub import Hub
 from orchestrator.controller import commands
 from orchestrator.ledger.records import Token
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Role
 from orchestrator.model.errors import InputError, NotFound, Refused
+from orchestrator.model.join_line import JoinLine
 from orchestrator.wire import api_cluster as wire
 from orchestrator.wire.api import PREFIX
 
 router = APIRouter(prefix=PREFIX, tags=["tokens"])
 
 SECRET_PREFIX = "gln_"  # noqa: S105 - so that scanners of secrets find them
+
+_HOST = r"[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{1,5})?"
 
 TokenPath = Annotated[str, Path(alias="token", max_length=64, description="Its id, not its secret.")]
 
@@ -59,7 +63,7 @@ async def list_tokens(hub: HubDep, caller: ReaderDep) -> Response:
 
 
 @router.post("/tokens", status_code=201, response_model=wire.TokenCreated, responses=problems())
-async def create_token(hub: HubDep, caller: CallerDep, body: wire.CreateToken) -> Response:
+async def create_token(request: Request, hub: HubDep, caller: CallerDep, body: wire.CreateToken) -> Response:
     """A new token. Its secret is in this answer and nowhere else."""
     _check(caller, body)
     if not re.fullmatch(wire.PRINCIPAL_NAME, body.name) or not body.name.isprintable():
@@ -77,7 +81,20 @@ async def create_token(hub: HubDep, caller: CallerDep, body: wire.CreateToken) -
     )
     await hub.caught_up()
     made = render_cluster.token(hub.view.tokens[sha256])
-    return reply(wire.TokenCreated(**made.model_dump(), secret=secret), 201)
+    line = _join_line(hub, request, secret) if body.role == JOIN else ""
+    return reply(wire.TokenCreated(**made.model_dump(), secret=secret, join_line=line), 201)
+
+
+def _join_line(hub: Hub, request: Request, secret: str) -> str:
+    """The secret with the address that the cluster's file says, else the one that was called over TLS; with what the
+    controller's certificate is trusted by where it knows that itself."""
+    cluster = hub.view.cluster
+    url = cluster.controller.address if cluster is not None else ""
+    host = request.headers.get("host", "")
+    if not url and request.url.scheme == "https" and re.fullmatch(_HOST, host):
+        url = f"https://{host}"
+    anchor = hub.tls.anchor if hub.tls is not None and url.startswith("https:") else None
+    return JoinLine(secret, url.rstrip("/"), anchor.sha256 if anchor is not None else "").text
 
 
 @router.delete("/tokens/{token}", status_code=204, response_class=Response, responses=problems(404))

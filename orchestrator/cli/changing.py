@@ -290,10 +290,11 @@ class ClientDesk:
             self._client.configured(node, self._digest[node], facts)
 
     def join_token(self, node: str) -> str:
-        """What lets it in, once."""
+        """What lets it in, once, at this controller alone."""
         from orchestrator.cli.local_cmd import JOIN_S
 
-        return self._client.create_token("join", node, JOIN_S).secret
+        made = self._client.create_token("join", node, JOIN_S)
+        return made.join_line or made.secret
 
 
 def hosts_for(

@@ -162,16 +162,22 @@ def backup(file: str, state: str | None, cluster: str) -> None:
     """Copy a ledger into one new file, whoever works on it.
 
     The copy is consistent and proved to be readable. FILE must not exist. Without --cluster or --state it is the
-    ledger of the current cluster, if that is on this machine.
+    ledger of the current cluster, if that is on this machine. Keys are not in it: the controller's own, and those of
+    the authorities behind them, are in the folder tls of its state.
     """
     try:
         from orchestrator.store import backup as store
     except ModuleNotFoundError as error:
         raise _no_extra(error) from None
-    store.backup(_state_of_some(state, cluster), Path(file).absolute())
+    folder = _state_of_some(state, cluster)
+    store.backup(folder, Path(file).absolute())
     contents = store.verify(Path(file).absolute())
     sys.stdout.write(f"{file}\n")
     note(f"{contents.last:,} events of cluster {contents.cluster or '(no name yet)'}")
+    if (folder / "tls").is_dir():
+        note(
+            f"the keys in {folder / 'tls'} are not in it: keep a copy of them, or every host has to be let in anew"
+        )
 
 
 @verb(

@@ -58,14 +58,16 @@ def token() -> None:
 def create(role: str, name: str, expires: int | None) -> None:
     """Make a token and print its secret, this once.
 
-    The controller keeps a hash only. Give the secret to a client by GANGLINE_TOKEN.
+    The controller keeps a hash only. Give the secret to a client by GANGLINE_TOKEN. A join token is one line for the
+    agent's join token file: where the controller's address and its certificate authority are known they are part of it,
+    and the agent talks to no other one.
     """
     from orchestrator.cli.contexts import connect
     from orchestrator.cli.output import record
 
     with connect() as client:
         made = client.create_token(role, name, expires or 0)
-    record("TokenCreated", made, lambda: made.secret)
+    record("TokenCreated", made, lambda: made.join_line or made.secret)
     if current().output == "text":
         note(f"token {made.id} ({role} as {name}); the secret is not shown again")
 
@@ -102,6 +104,7 @@ def token_listing(now: datetime) -> Listing[Token]:
         Column("ENDS IN", end, right=True),
         Column("CREATED", lambda item: instant(item.created_at), wide=True),
         Column("EXPIRES", lambda item: instant(item.expires_at), wide=True),
+        Column("KEY", lambda item: item.key[:16] or "-", wide=True),
     )
     return Listing("TokenList", columns, lambda item: item.id, "no tokens")
 

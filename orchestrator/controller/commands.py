@@ -195,13 +195,17 @@ class RevokeToken:
 
 @dataclass(frozen=True, slots=True)
 class JoinNode:
-    """-> None. A node of the wanted cluster gets its own token and, if `used` names one, its join token is spent."""
+    """-> None. A node of the wanted cluster gets its own token and, if `used` names one, its join token is spent.
+
+    `key`: the SHA-256 of the public key that the node has to show with its token; empty for none.
+    """
 
     node: str
     facts: NodeFacts
     token_id: str
     sha256: str
     used: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from orchestrator.model.clock import Clock
 @dataclass(slots=True)
 class Desk:
     """The core's tools. `told`: nodes that have sent an inventory to this controller; `acked`: by node, the highest
-    agent event that needs no repeating, whether it made a fact or not; `wants_inventory`: nodes to be asked for one."""
+    agent event that needs no repeating, whether it made a fact or not; `wants_inventory`: nodes to be asked for one;
+    `spent`: by node, the join token that has let it in while it has not been heard with its own."""
 
     writer: Writer
     clock: Clock
@@ -27,6 +28,7 @@ class Desk:
     told: dict[str, bool] = field(default_factory=dict)
     acked: dict[str, int] = field(default_factory=dict)
     wants_inventory: dict[str, bool] = field(default_factory=dict)
+    spent: dict[str, str] = field(default_factory=dict)
 
     @property
     def state(self) -> State:
@@ -35,7 +37,7 @@ class Desk:
 
     def forget(self) -> None:
         """What was heard may not be in the ledger: let every node tell again."""
-        self.told, self.acked, self.wants_inventory = {}, {}, {}
+        self.told, self.acked, self.wants_inventory, self.spent = {}, {}, {}, {}
 
     def touch_jobs_on(self, node: str) -> None:
         """Jobs with a share on the node look different now, or should be told something else there."""

@@ -12,15 +12,17 @@ from typing import Any
 from orchestrator.controller import acceptance, applies, commands, outcome, recover, sync
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
-from orchestrator.ledger.records import Job, Node
+from orchestrator.ledger.records import Job, Node, Token
 from orchestrator.model.attempt import EndCause, JobState
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import ClusterSpec
-from orchestrator.model.errors import Conflict, InputError, NotFound, Refused, Unavailable
+from orchestrator.model.errors import Conflict, InputError, NotFound, Refused, Unauthenticated, Unavailable
 from orchestrator.model.node import Mark, MarkKind
 from orchestrator.model.reasons import Reason
 from orchestrator.planning.digest import digest_of
 from orchestrator.scheduler import refuse
+
+SPENT_S = 600  # in which a node whose join was answered may ask again: far more than its longest pause between tries
 
 
 def handle(desk: Desk, command: commands.Command) -> Any:
@@ -220,19 +222,40 @@ def revoke_token(desk: Desk, command: commands.RevokeToken) -> None:
 
 
 def join_node(desk: Desk, command: commands.JoinNode) -> None:
-    """A node of the spec gets its token. An earlier one of the same node is worth nothing from now on."""
+    """A node of the spec gets its token. An earlier one of the same node, and the key that went with it, is worth
+    nothing from now on."""
     node = _node(desk, command.node)
     if not node.wanted:
         raise InputError("node.not-wanted", f"node {node.name} has been taken out of the cluster")
     by = f"node:{node.name}"
-    for token in [
-        token for token in desk.state.tokens.values() if token.role == "node" and token.name == node.name
-    ]:
-        desk.writer.token(token.id, events.TokenRevoked(token.id), by)
-    if command.used in desk.state.tokens:
-        desk.writer.token(command.used, events.TokenRevoked(command.used), by)
-    body = events.TokenCreated(command.token_id, command.sha256, "node", node.name)
+    used = desk.state.tokens.get(command.used)
+    if used is not None and used.key and used.key != command.key:
+        raise Unauthenticated(
+            "access.join-spent",
+            f"this join token has let node {node.name} in with another key pair already",
+            "an admin makes a new one: `gangline token create --role join`",
+        )
+    gone = [token.id for token in desk.state.tokens.values() if _is_of(node, token)]
+    for token_id in dict.fromkeys([*gone, *([used.id] if used is not None else [])]):
+        desk.writer.token(token_id, events.TokenRevoked(token_id), by)
+    if used is not None and command.key:
+        _spend(desk, used, command.key, by)
+    body = events.TokenCreated(command.token_id, command.sha256, "node", node.name, key=command.key)
     desk.writer.token(command.token_id, body, by)
+
+
+def _is_of(node: Node, token: Token) -> bool:
+    """Its own tokens, and the join tokens that it has spent."""
+    return token.name == node.name and (token.role == "node" or (token.role == "join" and token.key != ""))
+
+
+def _spend(desk: Desk, used: Token, key: str, by: str) -> None:
+    """The answer may be lost: for a while the same key, and no other, may ask again. A beat of the node ends that."""
+    until_us = desk.clock.now_us() + SPENT_S * SECOND
+    ends_us = min(used.expires_us, until_us) if used.expires_us else until_us
+    body = events.TokenCreated(used.id, used.sha256, used.role, used.name, ends_us, key)
+    desk.writer.token(used.id, body, by)
+    desk.spent[used.name] = used.id
 
 
 def query(desk: Desk, command: commands.Query) -> Any:

@@ -23,6 +23,7 @@ def handle(desk: Desk, command: Sync) -> SyncReply:
     node = desk.state.nodes.get(request.node)
     if node is None:
         raise NotFound("node.not-found", f"the cluster has no node {request.node}")
+    _forget_spent(desk, node)
     _take_facts(desk, node, request)
     for event in request.events:
         reports.take(desk, node, event)
@@ -67,6 +68,13 @@ def _take_facts(desk: Desk, node: Node, request: SyncRequest) -> None:
     elif node.contact is not Contact.OK and facts is not None:
         desk.writer.node(node.name, events.NodeContact(node.name, Contact.OK))
         desk.touch_jobs_on(node.name)
+
+
+def _forget_spent(desk: Desk, node: Node) -> None:
+    """It has its own token, so the join token is worth nothing from now on, for its own key as well."""
+    spent = desk.spent.pop(node.name, "")
+    if spent in desk.state.tokens:
+        desk.writer.token(spent, events.TokenRevoked(spent), f"node:{node.name}")
 
 
 def _check_held(desk: Desk, node: Node, request: SyncRequest) -> None:

@@ -61,7 +61,9 @@ def _recovered(state: State, event: Event, body: events.LedgerRecovered) -> None
 def _token_created(state: State, event: Event, body: events.TokenCreated) -> None:
     if body.id in state.tokens:
         raise ValueError(f"token {body.id} exists already")
-    state.tokens[body.id] = Token(body.id, body.sha256, body.role, body.name, event.t_us, body.expires_us)
+    state.tokens[body.id] = Token(
+        body.id, body.sha256, body.role, body.name, event.t_us, body.expires_us, body.key
+    )
 
 
 def _token_revoked(state: State, event: Event, body: events.TokenRevoked) -> None:

@@ -148,13 +148,15 @@ class LedgerRecovered:
 @dataclass(frozen=True, slots=True)
 class TokenCreated:
     """A bearer token, by its SHA-256. `role` admin, operator, submit, read, join or node; `name` the POSIX user or the
-    node it is bound to; `expires_us` 0 means never."""
+    node it is bound to; `expires_us` 0 means never; `key` the SHA-256 of the public key that goes with it (hex of its
+    SubjectPublicKeyInfo's), empty for none."""
 
     id: str
     sha256: str
     role: str
     name: str
     expires_us: int = 0
+    key: str = ""
 
 
 @event_type("token.revoked")

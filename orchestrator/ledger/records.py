@@ -166,7 +166,8 @@ class Node:
 
 @dataclass(slots=True)
 class Token:
-    """A bearer token as the ledger knows it."""
+    """A bearer token as the ledger knows it. `key`: the public key that must be shown with it (see
+    `events.TokenCreated`)."""
 
     id: str
     sha256: str
@@ -174,6 +175,7 @@ class Token:
     name: str
     created_us: int
     expires_us: int = 0
+    key: str = ""
 
 
 @dataclass(slots=True)

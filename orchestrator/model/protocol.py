@@ -185,15 +185,22 @@ class SyncAnswer:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """A node asks to be let in, with a join token as bearer; the answer is its own token."""
+    """A node asks to be let in, with a join token as bearer; the answer is its own token.
+
+    `public_key`: of the pair that the node will show on every connection, as the base64 of its SubjectPublicKeyInfo
+    (RFC 5280, 4.1.2.7); empty where the controller is not called over TLS.
+    """
 
     node: str
     facts: NodeFacts
+    public_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinAnswer:
-    """The node's own bearer token, given once."""
+    """The node's own bearer token, given once. `certificate`: for its public key, in PEM; the token is worth something
+    only over a connection that shows it. Empty: the token alone will do."""
 
     token: str
     cluster: str
+    certificate: str = ""

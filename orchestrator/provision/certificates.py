@@ -80,7 +80,16 @@ def _serves(found: Certificates, names: tuple[str, ...], now: dt.datetime) -> bo
 
 def _make_ca(path: Path, key_path: Path, cluster: str, now: dt.datetime) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Gangline CA of {cluster}"[:64])])
+    made = authority(key, f"Gangline CA of {cluster}", now, now + dt.timedelta(days=CA_DAYS))
+    write_whole(key_path, key_pem(key), 0o600)
+    write_whole(path, made.public_bytes(serialization.Encoding.PEM), 0o644)
+
+
+def authority(
+    key: ec.EllipticCurvePrivateKey, title: str, now: dt.datetime, ends: dt.datetime
+) -> x509.Certificate:
+    """The certificate, signed by itself, of a key that signs others'."""
+    name = common_name(title)
     usage = x509.KeyUsage(
         digital_signature=False,
         content_commitment=False,
@@ -92,15 +101,13 @@ def _make_ca(path: Path, key_path: Path, cluster: str, now: dt.datetime) -> None
         encipher_only=False,
         decipher_only=False,
     )
-    made = (
-        _builder(name, name, key, now, CA_DAYS)
+    return (
+        builder(name, name, key.public_key(), now - SKEW, ends)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    _write(key_path, _key_pem(key), 0o600)
-    _write(path, made.public_bytes(serialization.Encoding.PEM), 0o644)
 
 
 def _make_server(found: Certificates, ca_key_path: Path, names: tuple[str, ...], now: dt.datetime) -> None:
@@ -108,35 +115,42 @@ def _make_server(found: Certificates, ca_key_path: Path, names: tuple[str, ...],
     ca_key = serialization.load_pem_private_key(ca_key_path.read_bytes(), None)
     assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
+    subject = common_name(names[0])
+    ends = now + dt.timedelta(days=SERVER_DAYS)
     issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
     made = (
-        _builder(subject, ca.subject, key, now, SERVER_DAYS)
+        builder(subject, ca.subject, key.public_key(), now - SKEW, ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([_general(name) for name in names]), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(issuer_key, critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    _write(found.key, _key_pem(key), 0o600)
-    _write(found.cert, made.public_bytes(serialization.Encoding.PEM), 0o644)
+    write_whole(found.key, key_pem(key), 0o600)
+    write_whole(found.cert, made.public_bytes(serialization.Encoding.PEM), 0o644)
 
 
-def _builder(
+def common_name(text: str) -> x509.Name:
+    """A subject; 64 characters are what X.520 allows (ub-common-name)."""
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
+
+
+def builder(
     subject: x509.Name,
     issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    now: dt.datetime,
-    days: int,
+    key: ec.EllipticCurvePublicKey,
+    starts: dt.datetime,
+    ends: dt.datetime,
 ) -> x509.CertificateBuilder:
+    """A certificate that says nothing yet of what it is for."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SKEW)
-        .not_valid_after(now + dt.timedelta(days=days))
+        .not_valid_before(starts)
+        .not_valid_after(ends)
     )
 
 
@@ -147,13 +161,14 @@ def _general(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """A private key as its file has it."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 
-def _write(path: Path, data: bytes, mode: int) -> None:
+def write_whole(path: Path, data: bytes, mode: int) -> None:
     """Whole or not at all, and never readable by others for a moment."""
     draft = path.with_name(path.name + ".new")
     draft.unlink(missing_ok=True)

@@ -333,12 +333,22 @@ class Token(Answer):
     name: str
     created_at: datetime | None
     expires_at: datetime | None
+    key: str = Field(
+        "",
+        description="SHA-256 (hex) of the public key that has to be shown with it; empty: it will do alone.",
+    )
 
 
 class TokenCreated(Token):
     """A new token; the secret is shown this once."""
 
     secret: str = Field(examples=["gln_..."])
+    join_line: str = Field(
+        "",
+        description="Of a join token: its secret with the controller's address and the SHA-256 of the certificate that "
+        "its own is trusted by, as far as they are known. What an agent's join token file holds.",
+        examples=["gln_...@https://atlas.example.org:7443#sha256:..."],
+    )
 
 
 class TokenList(Page):

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -23,7 +23,7 @@ from orchestrator.agent import containment, layout, procfs, systemd
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, LaunchKind, Owner, Request
 from orchestrator.model.protocol import GangPart, Launch
-from tests.agent.fake_controller import JOIN_TOKEN, FakeController
+from tests.agent.fake_controller import JOIN_TOKEN
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 20.0
@@ -74,10 +74,17 @@ def until(ready: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -
     return found
 
 
+class Called(Protocol):
+    """A controller as an agent knows it."""
+
+    @property
+    def url(self) -> str: ...
+
+
 class RunningAgent:
     """One agent process on a state folder; it can be killed and started again."""
 
-    def __init__(self, folder: Path, controller: FakeController, node: str = "n1", **config: Any) -> None:
+    def __init__(self, folder: Path, controller: Called, node: str = "n1", **config: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.state_dir = str(config.pop("state_dir", folder / "state"))
         join = folder / "join"

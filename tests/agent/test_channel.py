@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,69 @@ def test_requests_share_a_connection_and_survive_its_end(loop: Loop, served: Ser
         assert post(loop, channel, body) == Reply(200, body)
     assert server.connections == 3, "three answers on each connection"
     channel.close()
+
+
+@pytest.mark.system
+def test_another_context_is_used_from_the_next_connection_on(loop: Loop, served: Served) -> None:
+    endpoint, server, context = served
+    channel = Channel("c", endpoint, loop, context)
+    assert post(loop, channel, b"1") == Reply(200, b"1")
+    channel.use(endpoint, context)
+    assert post(loop, channel, b"2") == Reply(200, b"2")
+    channel.post("/x", b"3", "t", lambda _: None, timeout_s=10)
+    channel.use(endpoint, context)
+    channel.close()
+    assert server.connections == 2
+    assert post(loop, channel, b"4") == Reply(200, b"4")
+    assert server.connections == 3
+    channel.close()
+
+
+@pytest.mark.system
+def test_who_ends_a_new_tls_connection_without_a_word_has_hung_up(loop: Loop, certificate: Path) -> None:
+    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.load_cert_chain(certificate)
+    ours = ssl.create_default_context(cafile=str(certificate))
+    sock = socket.create_server(("127.0.0.1", 0))
+    server = Server(sock, lambda client: theirs.wrap_socket(client, server_side=True), 0)
+    endpoint = Endpoint("127.0.0.1", sock.getsockname()[1], tls=True)
+    outcome = post(loop, Channel("c", endpoint, loop, ours), b"x")
+    assert isinstance(outcome, Failure)
+    assert (outcome.hung_up, outcome.refused) == (True, False)
+    server.close()
+    plain = Server(socket.create_server(("127.0.0.1", 0)), lambda client: client, 0)
+    outcome = post(loop, Channel("d", Endpoint("127.0.0.1", plain.sock.getsockname()[1]), loop), b"x")
+    assert isinstance(outcome, Failure)
+    assert not outcome.hung_up, "without TLS it is about no key"
+    plain.close()
+
+
+@pytest.mark.system
+def test_an_anonymous_answer_may_not_be_endless(loop: Loop) -> None:
+    sock = socket.create_server(("127.0.0.1", 0))
+
+    def flood() -> None:
+        client, _ = sock.accept()
+        with client, suppress(OSError):
+            client.recv(65536)
+            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n")
+            while True:
+                client.sendall(b"x" * 65536)
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    found: list[Outcome] = []
+
+    def done(outcome: Outcome) -> None:
+        found.append(outcome)
+        loop.stop()
+
+    Channel("c", Endpoint("127.0.0.1", sock.getsockname()[1]), loop).get("/x", done, timeout_s=20)
+    loop._running = True
+    loop.run(lambda: None)
+    assert found == [Failure("the answer is too long")]
+    thread.join(20)
+    sock.close()
 
 
 @pytest.mark.system

@@ -72,6 +72,9 @@ class PlayedHost:
     def longest_poll_s(self, _lease_s: int) -> int:
         return self.longest
 
+    def unanswered(self, failure: Failure) -> bool:
+        return failure.hung_up
+
     def token(self, *, refused: bool) -> str:
         self.refused += refused
         return "t"
@@ -241,3 +244,15 @@ def test_news_are_followed_by_the_next_poll_at_once(scene: Scene) -> None:
         scene.poll.answer(SyncAnswer(5, 0))
         scene.sync.turn()
         assert scene.poll.busy
+
+
+def test_a_doubted_key_is_tried_without_a_pause_and_then_with_one(scene: Scene) -> None:
+    scene.settle()
+    scene.sync.hurry()
+    scene.sync.turn()
+    scene.push.answer(Failure("closed", hung_up=True))
+    scene.sync.turn()
+    assert scene.push.busy, "the host has changed something: at once"
+    scene.push.answer(Failure("closed"))
+    scene.sync.turn()
+    assert not scene.push.busy

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from orchestrator.controller import commands
+from orchestrator.controller.intake import SPENT_S
 from orchestrator.controller.past import from_applied
+from orchestrator.model.clock import SECOND
 from orchestrator.model.errors import Conflict, InputError, NotFound
 from orchestrator.model.node import Device, MarkKind, NodeFacts
 from tests.builders import GPU, cluster, facts, job, pool, queue
@@ -241,6 +243,41 @@ def test_a_node_joins_with_a_token_that_is_spent(tmp_path: Path) -> None:
     world.do(commands.JoinNode("p-1", FACTS, "node-2", "cc"))
     world.do(commands.JoinNode("p-2", FACTS, "node-3", "dd"))
     assert set(world.view.tokens) == {"cc", "dd"}, "an earlier token of the same node is worth nothing"
+
+
+def test_a_join_token_that_was_used_with_a_key_is_that_keys_for_a_while(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    world.do(commands.CreateToken("join-1", "aa", "join", "p-1", "user:root"))
+    world.do(commands.JoinNode("p-1", FACTS, "node-1", "bb", used="join-1", key="k1"))
+    tokens = world.view.tokens
+    assert (tokens["bb"].key, tokens["aa"].key, tokens["aa"].role) == ("k1", "k1", "join")
+    assert tokens["aa"].expires_us == world.clock.now_us() + SPENT_S * SECOND
+    error = world.do(commands.JoinNode("p-1", FACTS, "node-2", "cc", used="join-1", key="k2"))
+    assert (error.code, set(world.view.tokens)) == ("access.join-spent", {"aa", "bb"})
+    error = world.do(commands.JoinNode("p-1", FACTS, "node-2", "cc", used="join-1"))
+    assert error.code == "access.join-spent", "nor may it be used without a key"
+    ends_us = tokens["aa"].expires_us
+    world.clock.advance(60)
+    world.do(commands.JoinNode("p-1", FACTS, "node-2", "cc", used="join-1", key="k1"))
+    assert set(world.view.tokens) == {"aa", "cc"}
+    assert world.view.tokens["aa"].expires_us == ends_us, "asking again makes it last no longer"
+    world.do(commands.CreateToken("join-2", "dd", "join", "p-1", "user:root"))
+    world.do(commands.JoinNode("p-1", FACTS, "node-3", "ee", used="join-2", key="k3"))
+    assert set(world.view.tokens) == {"dd", "ee"}, "a new join token ends all that was before"
+    world.beat("p-1")
+    assert set(world.view.tokens) == {"ee"}, "the node was heard: it needs no other"
+
+
+def test_a_join_token_for_any_node_is_not_spent_by_a_key(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=2)
+    world.do(commands.CreateToken("any", "aa", "join", "*", "user:root"))
+    for node, key in (("p-1", "k1"), ("p-2", "k2")):
+        world.do(commands.JoinNode(node, FACTS, f"t-{node}", node, key=key))
+    assert {token.name: token.key for token in world.view.tokens.values()} == {
+        "*": "",
+        "p-1": "k1",
+        "p-2": "k2",
+    }
 
 
 def test_only_nodes_of_the_cluster_join(tmp_path: Path) -> None:

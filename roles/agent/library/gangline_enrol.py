@@ -1,8 +1,11 @@
 #!/usr/bin/python
-"""Ansible module: give a node what it needs to be let in by its controller, unless it has been let in already.
+"""Ansible module: give a node what it needs to be let in by its controller.
 
 Comes in: a join token that nobody must see, the certificate of the controller's authority. Goes out: two files, or a
 failure that says what is missing. Called by: the role `agent`, in one call, since each costs a start of Python.
+
+A node that has been let in needs no join token. One that is given all the same is written: its agent takes it when its
+own token, or the key that goes with it, is worth nothing any more.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ options:
   node: {description: The node's name., type: str, required: true}
   state: {description: The agent's state, with its own token once it has been let in., type: str, required: true}
   join_path: {description: Where the join token is kept., type: path, required: true}
-  join_token: {description: The join token; empty if there is none to give., type: str, default: ""}
+  join_token: {description: The join token's line; empty if there is none to give., type: str, default: ""}
   ca_path: {description: Where the certificate is kept; empty without TLS., type: str, default: ""}
   ca: {description: The certificate of the controller's authority in PEM., type: str, default: ""}
 author: [Gangline]
@@ -69,12 +72,11 @@ def enrol(parameters, dry):
     changes, ca = [], parameters["ca_path"]
     if ca and parameters["ca"] and keep(ca, parameters["ca"], 0o644, dry):
         changes.append(f"file {ca}: the certificate of the controller's authority")
-    if os.path.exists(os.path.join(parameters["state"], "token")):
-        return changes
+    enrolled = os.path.exists(os.path.join(parameters["state"], "token"))
     if parameters["join_token"]:
         if keep(parameters["join_path"], parameters["join_token"] + "\n", 0o600, dry):
             changes.append(f"file {parameters['join_path']}: a join token")
-    elif not dry and not os.path.exists(parameters["join_path"]):
+    elif not enrolled and not dry and not os.path.exists(parameters["join_path"]):
         raise KeyError(parameters["node"])
     return changes
 
