@@ -75,6 +75,7 @@ class Hosts(Protocol):
     def look(self, names: Sequence[str]) -> list[Seen]: ...
     def enrol(self, tokens: dict[str, str]) -> list[HostResult]: ...
     def configure(self, names: Sequence[str], roles: Sequence[str]) -> list[HostResult]: ...
+    def configure_controller(self) -> HostResult: ...
     def reboot(self, names: Sequence[str]) -> list[HostResult]: ...
     def retire(self, names: Sequence[str]) -> list[HostResult]: ...
 
@@ -162,7 +163,9 @@ class Applier:
             if not result.ok:
                 self._report.failed.setdefault(result.host, result.error)
                 self._tell(f"{result.host}: {step.kind} failed: {result.error}")
-        if not ok:
+        if not ok and step.kind is StepKind.CONTROLLER:
+            self._report.skipped.append(step.id)
+        elif not ok:
             self._brake(step)
 
     def _meant(self, name: str) -> bool:
@@ -188,6 +191,10 @@ class Applier:
         if step.pool and step.pool not in self._braked and serves:
             self._braked[step.pool] = step.batch
             self._tell(f"pool {step.pool}: stopped after batch {step.batch}, since a host of it failed")
+
+    def _controller(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        """The controller's own host. It restarts meanwhile: the desk is asked again until it answers."""
+        return [self._hosts.configure_controller()]
 
     def _record(self, step: PlanStep, names: list[str]) -> list[HostResult]:
         self._desk.record()
@@ -339,6 +346,7 @@ class Applier:
 
 Action = Callable[[Applier, PlanStep, list[str]], list[HostResult]]
 ACTIONS: dict[StepKind, Action] = {
+    StepKind.CONTROLLER: Applier._controller,
     StepKind.RECORD: Applier._record,
     StepKind.ENROL: Applier._enrol,
     StepKind.CORDON: Applier._cordon,

@@ -33,6 +33,29 @@ def test_every_step_is_journalled_before_and_after() -> None:
     assert all(node.open for node in world.nodes_by_name.values())
 
 
+HOSTED = PlanStep("controller.host", StepKind.CONTROLLER, "it differs", "", ("c1",), ("controller",))
+
+
+def test_the_controllers_own_host_is_a_step_of_the_journal_and_counts_for_no_node() -> None:
+    world = paper()
+    batches = plan(("p1", "p2"))
+    report = carry_out(world, replace(batches, steps=(HOSTED, *batches.steps)))
+    assert world.journal[1:3] == ["+controller.host", "-controller.host"]
+    assert world.done[:2] == ["controller", "record"]
+    assert (report.outcome, report.failed) == (Outcome.DONE, {})
+    assert "configured c1" not in world.done
+
+
+def test_a_controllers_host_that_stays_wrong_leaves_the_apply_unfinished_and_brakes_no_pool() -> None:
+    world = paper()
+    world.controller_fails = True
+    batches = plan(("p1", "p2"))
+    report = carry_out(world, replace(batches, steps=(HOSTED, *batches.steps)))
+    assert (report.outcome, report.failed) == (Outcome.PARTIAL, {"c1": "no room"})
+    assert report.skipped == ["controller.host"]
+    assert all(world.nodes_by_name[name].clean for name in ("p1", "p2"))
+
+
 def test_never_fewer_are_open_than_promised() -> None:
     world = paper(most_away=2)
     for number, node in enumerate(world.nodes_by_name.values()):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -24,11 +25,13 @@ from orchestrator.model.cluster import ClusterSpec, Host, Pool, Site, SiteKind
 from orchestrator.model.errors import InputError
 from orchestrator.model.host import Desired, PoolDesired, Sight, Step
 from orchestrator.planning.desired import AGENT_CONFIG, AGENT_UNIT
+from orchestrator.planning.desired_controller import UNIT as CONTROLLER_UNIT
 from orchestrator.provision.applying import Seen
 from orchestrator.provision.metal import ansible, archive, check, probe, render, ssh
 from orchestrator.provision.metal.channel import Channel, Ran
 from orchestrator.provision.metal.diagnosis import Unreached
 
+ANSWER_S = 60  # for a controller whose unit is ready to be reached from here
 REBOOT_S = 300  # for a host to be back after a reboot: servers with much memory take minutes
 LOOK_EVERY_S = 1.0
 NO_CONFIG = 44  # the exit code of READ_CONFIG where there is no agent
@@ -46,6 +49,8 @@ class Wishes:
     controller_url: str = ""
     ca_pem: str = ""
     ca_path: str = ""
+    hosted: render.Hosted | None = None
+    answers: Callable[[], bool] = lambda: True  # whether the controller on its own host does
 
 
 class MetalHosts:
@@ -73,6 +78,7 @@ class MetalHosts:
         self._laid: dict[str, ssh.Access] = {}
         addresses = (each.controller.address for each in (spec, before) if each is not None)
         self._urls = frozenset(url.rstrip("/") for url in (wishes.controller_url, *addresses) if url)
+        self._inventory = {host.name: site.name for site in self._sites.values() for host in site.hosts}
         known = [*(render.metal_pools(before) if before is not None else ()), *render.metal_pools(spec)]
         self._pools: dict[str, Pool] = {name: pool for pool in known for name in pool.nodes}
 
@@ -87,24 +93,44 @@ class MetalHosts:
 
     def sights(self, names: Iterable[str]) -> list[Sight]:
         """Each host compared with what it is to have. A host seen for the first time has its key recorded."""
-        return [checked.sight for checked in _run(self._check(list(names)))]
+        return self._compared(names, self._wanted)
+
+    def sights_of_all(self, names: Iterable[str]) -> list[Sight]:
+        """The same, and in the same look the controller's own host with what it is to have as that."""
+        hosted = self._wishes.hosted
+        own = hosted.host.name if hosted is not None else ""
+        return self._compared(dict.fromkeys(filter(None, (own, *names))), self._wanted_of_all)
+
+    def controller_sight(self) -> Sight:
+        """The controller's own host, compared with what it is to have as that alone."""
+        hosted = self._own()
+        return self._compared([hosted.host.name], lambda _: hosted.desired)[0]
+
+    def facts(self, name: str) -> Sight:
+        """What a host is, compared with nothing."""
+        return self._compared([name], lambda _: Desired(()))[0]
 
     def look(self, names: Sequence[str]) -> list[Seen]:
         """The same for an apply."""
         return [_seen(sight) for sight in self.sights(names)]
 
-    async def _check(self, names: list[str]) -> list[check.Checked]:
+    def _compared(self, names: Iterable[str], wanted: Callable[[str], Desired]) -> list[Sight]:
+        return [checked.sight for checked in _run(self._check(list(names), wanted))]
+
+    async def _check(self, names: list[str], wanted: Callable[[str], Desired]) -> list[check.Checked]:
         found = await asyncio.gather(
-            *(self._check_site(site, hosts) for site, hosts in self._by_site(names).items())
+            *(self._check_site(site, hosts, wanted) for site, hosts in self._by_site(names).items())
         )
         by_name = {checked.sight.host: checked for each in found for checked in each}
         return [by_name[name] for name in names]
 
-    async def _check_site(self, site: str, names: list[str]) -> list[check.Checked]:
+    async def _check_site(
+        self, site: str, names: list[str], wanted: Callable[[str], Desired]
+    ) -> list[check.Checked]:
         channel = Channel(self._access(site), self._clock)
         failed = await self._meet(channel, names)
         targets = [
-            check.Target(name, self._wanted(name), channel.access.addresses.get(name, name))
+            check.Target(name, wanted(name), channel.access.addresses.get(name, name))
             for name in names
             if name not in failed
         ]
@@ -128,22 +154,34 @@ class MetalHosts:
         return [await probe.accept_host_key(Channel(access, self._clock), name) for name, access in ways]
 
     def _site_of(self, name: str) -> str:
-        if name not in self._pools:
-            raise InputError(
-                "apply.unknown-host",
-                f"no metal pool has a host {name}",
-                "`gangline nodes` lists those there are",
-            )
-        return self._pools[name].site
+        if name in self._pools:
+            return self._pools[name].site
+        if name in self._inventory:
+            return self._inventory[name]
+        raise InputError(
+            "apply.unknown-host",
+            f"no metal pool has a host {name}",
+            "`gangline nodes` lists those there are",
+        )
 
     def _wanted(self, name: str) -> Desired:
-        found = self._wishes.desired.get(self._pools[name].name)
+        pool = self._pools.get(name)  # the controller's host may be a node of none
+        found = self._wishes.desired.get(pool.name) if pool is not None else None
         return found.desired if found is not None else Desired(())
+
+    def _wanted_of_all(self, name: str) -> Desired:
+        hosted = self._wishes.hosted
+        own = hosted.desired.roles if hosted is not None and hosted.host.name == name else ()
+        return Desired((*self._wanted(name).roles, *own))
+
+    def _own(self) -> render.Hosted:
+        assert self._wishes.hosted is not None, "asked only where the spec has controller.host"
+        return self._wishes.hosted
 
     def _by_site(self, names: Iterable[str]) -> dict[str, list[str]]:
         sites: dict[str, list[str]] = {}
         for name in names:
-            sites.setdefault(self._pools[name].site, []).append(name)
+            sites.setdefault(self._site_of(name), []).append(name)
         return sites
 
     # --- acting ---------------------------------------------------------------------------------------------------
@@ -166,6 +204,41 @@ class MetalHosts:
         results = _run(ansible.play(play, self._tell))
         return [_result(results[name]) for name in names]
 
+    def configure_controller(self) -> HostResult:
+        """Run the role on the controller's own host, and see that it is as wanted and answers."""
+        name = self._own().host.name
+        folder = self._state / "ansible"
+        render.write(folder, self.rendered())
+        play = ansible.Play(folder, playbook=render.CONTROLLER_PLAYBOOK, hosts=(name,))
+        ran = _result(_run(ansible.play(play, self._tell))[name])
+        if not ran.ok:
+            return replace(ran, error=f"{ran.error}{self._last_words(name)}")
+        seen = _seen(self.controller_sight())
+        if seen.error or not seen.clean:
+            error = seen.error or "it still differs after the role has run: `gangline drift` shows where"
+            return HostResult(name, ok=False, error=error, changed=ran.changed)
+        deadline_us = self._clock.monotonic_us() + ANSWER_S * SECOND
+        while not self._wishes.answers():
+            if self._clock.monotonic_us() > deadline_us:
+                error = f"its unit runs, and nothing answers at its address after {ANSWER_S} s"
+                return HostResult(name, ok=False, error=error, changed=ran.changed)
+            time.sleep(LOOK_EVERY_S / 4)
+        return ran
+
+    def _last_words(self, name: str) -> str:
+        """What the controller itself said last, where its unit is why the role failed."""
+        argv = as_root(f"journalctl --unit={CONTROLLER_UNIT} --lines=1 --output=cat --no-pager --quiet")
+        said = self.ask(name, argv)
+        words = (
+            said.stdout.decode(errors="replace").strip() if isinstance(said, Ran) and said.code == 0 else ""
+        )
+        return f"; the controller's last words: {words}" if words else ""
+
+    def ask(self, name: str, argv: list[str]) -> Ran | Unreached:
+        """What a program on one host says."""
+        channel = Channel(self._access(self._site_of(name)), self._clock)
+        return _run(channel.run_on([name], argv))[name]
+
     def rendered(self) -> render.Files:
         """The folder that Ansible runs on."""
         wishes = self._wishes
@@ -177,6 +250,7 @@ class MetalHosts:
             ca=wishes.ca_pem,
             ca_path=wishes.ca_path,
             controller_url=wishes.controller_url,
+            hosted=wishes.hosted,
         )
         return render.render(wanted, archive.agent_archive())
 
@@ -205,7 +279,7 @@ class MetalHosts:
         results: list[HostResult] = []
         while waiting and self._clock.monotonic_us() < deadline_us:
             await asyncio.sleep(LOOK_EVERY_S)
-            for checked in await self._check(waiting):
+            for checked in await self._check(waiting, self._wanted):
                 facts = checked.sight.facts
                 if facts is not None and facts.boot_id != before[checked.sight.host]:
                     results.append(HostResult(checked.sight.host, ok=True, changed=1))
@@ -216,7 +290,7 @@ class MetalHosts:
     def retire(self, names: Sequence[str]) -> list[HostResult]:
         """Stop the agents of these nodes. What the host itself says it is counts, not the address: where another node
         has come in meanwhile, or none is left, there is nothing to stop."""
-        answers = self._answers(names, _root(READ_CONFIG))
+        answers = self._answers(names, as_root(READ_CONFIG))
         results = {name: _whose(name, answer, self._urls) for name, answer in answers.items()}
         theirs = [name for name, result in results.items() if result is None]
         stopped = self._as_root(theirs, f"systemctl disable --now {AGENT_UNIT}") if theirs else []
@@ -224,7 +298,7 @@ class MetalHosts:
         return [by_name[name] for name in names]
 
     def _as_root(self, names: Sequence[str], command: str) -> list[HostResult]:
-        return [_ran(name, answer) for name, answer in self._answers(names, _root(command)).items()]
+        return [_ran(name, answer) for name, answer in self._answers(names, as_root(command)).items()]
 
     def _answers(self, names: Sequence[str], argv: list[str]) -> dict[str, Ran | Unreached | InputError]:
         return _run(self._everywhere(names, argv))
@@ -240,6 +314,11 @@ class MetalHosts:
             except InputError as error:
                 answers |= dict.fromkeys(hosts, error)
         return {name: answers[name] for name in names}
+
+
+def as_root(command: str) -> list[str]:
+    """A shell's command as root: directly, or by sudo that asks for no password."""
+    return ["/bin/sh", "-c", f'test "$(id -u)" = 0 && exec {command}; exec sudo -n {command}']
 
 
 def _with_leaving(spec: ClusterSpec, before: ClusterSpec | None) -> list[Site]:
@@ -305,8 +384,3 @@ def _whose(name: str, answer: Ran | Unreached | InputError, urls: frozenset[str]
             name, ok=False, error=f"its agent is another controller's by now ({url}); it was left alone"
         )
     return None
-
-
-def _root(command: str) -> list[str]:
-    """A command as root, or by sudo without a password."""
-    return ["/bin/sh", "-c", f'test "$(id -u)" = 0 && exec {command}; exec sudo -n {command}']
