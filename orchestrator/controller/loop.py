@@ -97,7 +97,8 @@ class Core:
 
     def _cycle(self) -> None:
         begun_us = self.clock.monotonic_us()
-        self._notify.alive(begun_us)
+        if self._notify.alive(begun_us):
+            self.loop.call_soon_threadsafe(self._notify.answered)
         items = self._inbox.take(self._wait_s, self._settings.most_per_cycle)  # 1 what is in the inbox
         self._beats.begun(begun_us)
         try:

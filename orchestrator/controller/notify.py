@@ -1,10 +1,11 @@
 """Words to systemd, which has started this process: that it is ready, that it works, that it stops.
 
 Comes in: the environment of a unit of `Type=notify`, and the core thread's cycles. Goes out: datagrams as sd_notify(3)
-and sd_watchdog_enabled(3) describe them. Called by: service (alive), serve (ready, stopping). Without systemd nothing
-of this does anything.
+and sd_watchdog_enabled(3) describe them. Called by: loop (alive), serve (ready, stopping). Without systemd nothing of
+this does anything.
 
-The core thread alone says that it works: what hangs there, hangs all, and systemd starts it anew.
+The core thread alone says that it works, and only while the event loop answers it: where one of the two hangs, nobody
+says so, and systemd starts the controller anew.
 """
 
 from __future__ import annotations
@@ -27,12 +28,22 @@ class Notify:
         given = environment.get("WATCHDOG_USEC", "")
         self.every_us = int(given) // SHARE if meant and given.isdecimal() else 0
         self._next_us = 0
+        self._answered = True
 
-    def alive(self, now_us: int) -> None:
-        """The core has begun a cycle; `now_us` is monotonic."""
-        if self.every_us and now_us >= self._next_us:
-            self._next_us = now_us + self.every_us
+    def alive(self, now_us: int) -> bool:
+        """The core has begun a cycle; `now_us` is monotonic. True: the event loop is to be asked for `answered`, and
+        without that nothing is said the next time."""
+        if not self.every_us or now_us < self._next_us:
+            return False
+        self._next_us = now_us + self.every_us
+        if self._answered:
+            self._answered = False
             self._send("WATCHDOG=1")
+        return True
+
+    def answered(self) -> None:
+        """The event loop has come to what the core gave it."""
+        self._answered = True
 
     def ready(self, words: str) -> None:
         """It answers from now on; `words` for `systemctl status`."""

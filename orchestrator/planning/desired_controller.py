@@ -97,8 +97,8 @@ def _below(path: str, folder: str) -> bool:
 def unit_text(spec: ClusterSpec) -> str:
     """The whole unit. What it may is what a controller does: its state, its sockets, nothing else of the host.
 
-    PrivateUsers and ProtectProc are left out: the kernel tells by uid who asks on the Unix socket. A core thread that
-    says nothing for WATCHDOG_S is ended and started anew; agents and jobs do not notice.
+    PrivateUsers and ProtectProc are left out: the kernel tells by uid who asks on the Unix socket. One that says
+    nothing for WATCHDOG_S is ended and started anew; agents and jobs do not notice.
     """
     state = state_of(spec)
     writable = "" if _below(state, STATE_ROOT) else f"ReadWritePaths={_word(state)}\n"

@@ -157,12 +157,12 @@ class Applier:
         results = self._act(step, names)
         failpoint("apply.step.acted")
         ok = all(result.ok for result in results)
-        self._desk.end_step(self._report.apply, step.id, ok, results)
-        failpoint("apply.step.ended")
-        for result in results:
+        for result in results:  # told first: the desk may be what has failed
             if not result.ok:
                 self._report.failed.setdefault(result.host, result.error)
                 self._tell(f"{result.host}: {step.kind} failed: {result.error}")
+        self._desk.end_step(self._report.apply, step.id, ok, results)
+        failpoint("apply.step.ended")
         if not ok and step.kind is StepKind.CONTROLLER:
             self._report.skipped.append(step.id)
         elif not ok:

@@ -56,7 +56,8 @@ def test_ready_and_stopping_are_told_as_systemd_wants_them(systemd: socket.socke
 def test_signs_of_life_come_a_few_times_in_the_time_that_is_allowed(systemd: socket.socket) -> None:
     unit = Notify(environment(systemd, WATCHDOG_USEC=str(8 * SECOND), WATCHDOG_PID=str(PID)), PID)
     for now_us in range(100 * SECOND, 108 * SECOND, SECOND // 2):
-        unit.alive(now_us)
+        if unit.alive(now_us):
+            unit.answered()
     assert said(systemd) == ["WATCHDOG=1"] * SHARE
 
 
@@ -68,6 +69,17 @@ def test_a_watchdog_that_is_none_or_another_s_is_not_fed(
 ) -> None:
     Notify(environment(systemd, **more), PID).alive(100 * SECOND)
     assert said(systemd) == []
+
+
+def test_an_event_loop_that_hangs_silences_the_core(systemd: socket.socket) -> None:
+    unit = Notify(environment(systemd, WATCHDOG_USEC="8"), PID)
+    assert unit.alive(100)
+    assert unit.alive(200), "it is asked again and again"
+    assert unit.alive(300)
+    assert said(systemd) == ["WATCHDOG=1"]
+    unit.answered()
+    unit.alive(400)
+    assert said(systemd) == ["WATCHDOG=1"]
 
 
 def test_a_name_in_the_abstract_namespace_is_one(tmp_path: Path) -> None:
@@ -85,6 +97,7 @@ def test_nothing_fails_where_nobody_listens_or_nobody_reads(systemd: socket.sock
     began = time.monotonic()
     for now_us in range(5000):
         full.alive(now_us)
+        full.answered()
     assert time.monotonic() - began < PATIENCE_S, "a full socket is not waited for"
     assert 0 < len(said(systemd)) < 5000
 
@@ -95,24 +108,32 @@ class Watched(Notify):
     def __init__(self, heard: socket.socket) -> None:
         super().__init__(environment(heard, WATCHDOG_USEC="4"), PID)
         self.threads: set[str] = set()
+        self.answerers: set[str] = set()
 
-    def alive(self, now_us: int) -> None:
+    def alive(self, now_us: int) -> bool:
         self.threads.add(threading.current_thread().name)
-        super().alive(now_us)
+        return super().alive(now_us)
+
+    def answered(self) -> None:
+        self.answerers.add(threading.current_thread().name)
+        super().answered()
 
 
-def test_the_core_thread_alone_feeds_the_watchdog(systemd: socket.socket, tmp_path: Path) -> None:
-    """So one that hangs does not, whatever the other threads do; and nobody does once it has ended."""
+def test_the_core_thread_feeds_the_watchdog_while_the_event_loop_answers_it(
+    systemd: socket.socket, tmp_path: Path
+) -> None:
+    """So where one of the two hangs nobody does, whatever the other one does."""
     unit = Watched(systemd)
 
-    async def serve() -> bytes:
+    async def serve() -> list[bytes]:
         clock = SystemClock()
         served = Controller(open_store(tmp_path / "state", clock), clock, Settings(), unit)
         await served.start()
-        first = await asyncio.get_running_loop().run_in_executor(None, systemd.recv, 4096)
+        loop = asyncio.get_running_loop()
+        words = [await loop.run_in_executor(None, systemd.recv, 4096) for _ in range(2)]
         served.stop()
         await served.stopped()
-        return first
+        return words
 
-    assert asyncio.run(asyncio.wait_for(serve(), PATIENCE_S)) == b"WATCHDOG=1"
-    assert unit.threads == {"core"}
+    assert asyncio.run(asyncio.wait_for(serve(), PATIENCE_S)) == [b"WATCHDOG=1"] * 2
+    assert (unit.threads, unit.answerers) == ({"core"}, {threading.main_thread().name})

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.model.apply import Outcome
 from orchestrator.model.change import ChangeSet, PlanStep, StepKind
 from orchestrator.model.cluster import DrainThen
-from orchestrator.model.errors import Conflict
+from orchestrator.model.errors import Conflict, Unavailable
 from orchestrator.provision.applying import Applier, Report
 from tests.provision.applied import OUTAGE, Paper, paper, plan
 
@@ -54,6 +54,20 @@ def test_a_controllers_host_that_stays_wrong_leaves_the_apply_unfinished_and_bra
     assert (report.outcome, report.failed) == (Outcome.PARTIAL, {"c1": "no room"})
     assert report.skipped == ["controller.host"]
     assert all(world.nodes_by_name[name].clean for name in ("p1", "p2"))
+
+
+def test_why_a_controller_did_not_come_back_is_told_though_nobody_takes_the_journal() -> None:
+    world = paper()
+    world.controller_fails = True
+
+    def gone(entry: str) -> None:
+        if entry == "!controller.host":
+            raise Unavailable("client.unreachable", "no controller answers")
+
+    world.before = gone
+    with pytest.raises(Unavailable):
+        carry_out(world, replace(plan(("p1", "p2")), steps=(HOSTED,)))
+    assert world.told == ["c1: controller failed: no room"]
 
 
 def test_never_fewer_are_open_than_promised() -> None:

@@ -118,6 +118,8 @@ def _unfetched(target: Target, reason: str) -> Unavailable:
 def _reason(said: str) -> str:
     """The first error of pip's, without its advice."""
     errors = [line.partition("ERROR:")[2].strip() for line in said.splitlines() if "ERROR:" in line]
+    if errors and "from versions: none" in errors[0]:  # pip says no more of an index that it could not ask
+        return f"the index does not answer, or does not have them: {errors[0][:300]}"
     return errors[0][:300] if errors else (said.strip().splitlines() or ["no reason"])[-1][:300]
 
 
