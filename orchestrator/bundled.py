@@ -2,7 +2,7 @@
 
 In comes a kind and the names below it; out goes a path that exists. Installed from a wheel they lie in this package
 under `_bundled/`, in a checkout at its top level; nobody else needs to know. Called by the command (`init`), the spec
-(schemas) and provisioning (roles, stacks); never by a pure room, since it looks at files.
+(schemas) and provisioning (roles, stacks, constraints); never by a pure room, since it looks at files.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 from orchestrator.model.errors import NotFound
 
-Kind = Literal["inventories", "schemas", "roles", "stacks"]
+Kind = Literal["inventories", "schemas", "roles", "stacks", "constraints"]
 
 _PACKAGE = Path(__file__).resolve().parent
 

@@ -89,8 +89,9 @@ def test_no_file_names_a_download_host_or_a_workplace() -> None:
     assert found == []
 
 
-def test_lock_has_names_versions_and_hashes_only() -> None:
-    lines = (ROOT / "constraints" / "locked.txt").read_text().splitlines()
+@pytest.mark.parametrize("name", ["locked.txt", "server.txt"])
+def test_lock_has_names_versions_and_hashes_only(name: str) -> None:
+    lines = (ROOT / "constraints" / name).read_text().splitlines()
     package = re.compile(r"[a-z0-9.-]+==[^ ;]+( ; [^\\]+)? \\")
     digest = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
 
@@ -252,7 +253,11 @@ def test_wheel_in_an_empty_environment_finds_its_bundled_files(tmp_path: Path) -
     kinds = [kind for kind in BUNDLED if any(path.is_relative_to(ROOT / kind) for path in repository_files())]
 
     done = subprocess.run(
-        [python, "-I", "-c", ASK_WHEEL, *kinds], cwd=tmp_path, check=True, capture_output=True, text=True
+        [python, "-I", "-c", ASK_WHEEL, *kinds, "constraints"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
     )
 
     version, module, found = json.loads(done.stdout)
@@ -270,6 +275,10 @@ def test_wheel_in_an_empty_environment_finds_its_bundled_files(tmp_path: Path) -
             if path.is_relative_to(ROOT / kind)
         }
         assert inside == outside
+    shipped = Path(found["constraints"]) / "server.txt"  # and not the whole lock: it is for those who build
+    assert [path.read_text() for path in shipped.parent.iterdir()] == [
+        (ROOT / "constraints" / "server.txt").read_text()
+    ]
     names = zipfile.ZipFile(wheel).namelist()
     assert [
         name for name in names if name.split("/")[0] != "orchestrator" and ".dist-info/" not in name

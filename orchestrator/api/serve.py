@@ -34,11 +34,13 @@ from orchestrator.api.gate import Gate
 from orchestrator.api.hub import Hub
 from orchestrator.api.people import People, name_of
 from orchestrator.api.protocol import Protocol
+from orchestrator.controller import notify
 from orchestrator.controller.backups import Backups
 from orchestrator.controller.service import Controller
 from orchestrator.controller.settings import Settings
 from orchestrator.model.clock import SystemClock
 from orchestrator.model.cluster import Backup
+from orchestrator.model.errors import InputError
 from orchestrator.store.open import open_store
 
 log = logging.getLogger("gangline.server")
@@ -58,6 +60,7 @@ class Options:
     unix_path: str = ""
     tls_cert: str = ""
     tls_key: str = ""
+    own_ca: tuple[str, ...] = ()  # names for a certificate that an authority of its own in STATE/tls signs
     cluster: str = ""
     settings: Settings = field(default_factory=Settings)
 
@@ -67,7 +70,7 @@ def main(options: Options) -> int:
     _log_to_stderr()
     os.umask(0o077)  # of folders above the state as well: whoever may write there may replace it
     listen.raise_file_limit()
-    tls = listen.check_tls(options.tls_cert, options.tls_key)
+    tls = _tls(options)
     with contextlib.ExitStack() as stack:
         tcp = None
         if options.address:
@@ -78,12 +81,27 @@ def main(options: Options) -> int:
             version=options.settings.version or __version__,
             host=options.settings.host or socket.gethostname(),
         )
-        controller = Controller(store, SystemClock(), settings)
+        systemd = notify.of_this_process()
+        controller = Controller(store, SystemClock(), settings, systemd)
         if tls is not None:
             tls = _with_authority(tls, options.state)
         unix_path = Path(options.unix_path) if options.unix_path else options.state.absolute() / SOCKET
-        uvloop.run(_serve(controller, options.state, tcp, unix_path, tls))
+        uvloop.run(_serve(controller, options.state, tcp, unix_path, tls, systemd))
     return 0
+
+
+def _tls(options: Options) -> listen.Tls | None:
+    """The pair that was given, or that of the controller's own authority, made or renewed where it has to be."""
+    if not options.own_ca:
+        return listen.check_tls(options.tls_cert, options.tls_key)
+    if options.tls_cert or options.tls_key:
+        raise InputError(
+            "server.tls", "a certificate of one's own and --own-ca exclude each other", "give one of the two"
+        )
+    from orchestrator.provision import certificates  # only whoever needs it pays for its libraries
+
+    made = certificates.ensure(options.state, options.own_ca, datetime.now(UTC))
+    return listen.check_tls(str(made.cert), str(made.key))
 
 
 def _with_authority(tls: listen.Tls, state: Path) -> listen.Tls:
@@ -95,7 +113,12 @@ def _with_authority(tls: listen.Tls, state: Path) -> listen.Tls:
 
 
 async def _serve(
-    controller: Controller, state: Path, tcp: socket.socket | None, unix_path: Path, tls: listen.Tls | None
+    controller: Controller,
+    state: Path,
+    tcp: socket.socket | None,
+    unix_path: Path,
+    tls: listen.Tls | None,
+    systemd: notify.Notify,
 ) -> None:
     await controller.start()
     epoch = controller.view.epoch
@@ -112,6 +135,7 @@ async def _serve(
         def ready() -> None:
             bootstrap.write_endpoint(state, url, str(unix_path), epoch)
             log.info("epoch %d answers at %s and unix://%s", epoch, url or "no TCP address", unix_path)
+            systemd.ready(f"epoch {epoch} answers at {url or unix_path}")
             if made:
                 log.info("the admin's token is in %s", state / bootstrap.ADMIN_TOKEN)
 
@@ -122,6 +146,7 @@ async def _serve(
             bootstrap.remove_endpoint(state, epoch)
             listen.unlink_if_mine(unix_path, inode)
     finally:
+        systemd.stopping()
         controller.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CORE_S):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli import options
+from orchestrator.cli import hosting, options
 from orchestrator.cli.arguments import Span
 from orchestrator.cli.session import current, note
 from orchestrator.cli.text import fold_names, plural, safe
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from orchestrator.model.cluster import ClusterSpec
     from orchestrator.model.host import Sight
     from orchestrator.provision.applying import Report
+    from orchestrator.provision.metal.render import Hosted
 
 DIFFERS = 3
 PARTLY = 4
@@ -113,8 +114,9 @@ def show(found: ChangeSet) -> None:
         sys.stdout.write((plan_words.markdown if form == "markdown" else plan_words.words)(found) + "\n")
 
 
-def client_or_none(file: str) -> Client | None:
-    """The controller of the file's cluster, if one runs here or the caller has named one."""
+def client_or_none(file: str, *, at_its_address: bool = False) -> Client | None:
+    """The controller of the file's cluster: the one that the caller has named, one on a host of its own that answers
+    (`at_its_address`: at that of the file, not at an older one), or one that runs here."""
     from orchestrator.cli.changing import read, state_of
     from orchestrator.cli.contexts import Context, connect, endpoint, server_of
     from orchestrator.cli.session import current
@@ -123,11 +125,17 @@ def client_or_none(file: str) -> Client | None:
         return connect()
     spec = read(file)
     state = state_of(spec)
+    found = hosting.known(spec, state)
+    if found is not None:
+        moved = spec.controller.host and at_its_address and found.server != spec.controller.address
+        return connect(found, patience_s=20.0) if not moved and hosting.works(found) else None
     plain = endpoint(state)
     if plain is not None:
         client = connect(Context(spec.name, server_of(plain), state=str(state)), patience_s=0.5)
         if client.healthy():
             return client
+    if spec.controller.host:
+        note(f"no way to a controller on {spec.controller.host} is known here: `gangline up` makes one")
     return None
 
 
@@ -170,7 +178,7 @@ def apply(
     """
     from orchestrator.cli.changing import commit_of, look
 
-    client = client_or_none(file)
+    client = client_or_none(file, at_its_address=True) or _hosted_client(file, yes=yes)
     if client is None:
         raise Unavailable(
             "apply.no-controller",
@@ -180,7 +188,30 @@ def apply(
     found = look(file, client, limit=limit, **choices)
     if saved:
         _check_saved(saved, found.plan)
-    return carry_out(found, client, commit_of(file), yes=yes, reboot_s=reboot_s)
+    return carry_out(found, client, commit_of(file), yes=yes, reboot_s=reboot_s or 0)
+
+
+def _hosted_client(file: str, *, yes: bool) -> Client | None:
+    """The controller on its own host, brought up first where it does not answer; None for one that has no host."""
+    from orchestrator.cli import plan_words
+    from orchestrator.cli.changing import progress_of, read, state_of
+    from orchestrator.cli.contexts import connect
+    from orchestrator.model.change import ChangeSet
+    from orchestrator.planning.hosted import with_controller
+
+    spec = read(file)
+    if not spec.controller.host:
+        return None
+    hosting.check_place(spec)
+    hosting.check_not_moved(spec, state_of(spec))
+
+    def agreed(sight: Sight, hosted: Hosted) -> bool:
+        wanted = with_controller(ChangeSet(spec.name, "", "", ""), sight, hosted.desired)
+        note(plan_words.words(wanted))
+        return yes or _agreed()
+
+    teller = _teller()
+    return connect(hosting.bring(spec, state_of(spec), teller, progress_of(teller), agreed), patience_s=20.0)
 
 
 def _check_saved(path: str, now: ChangeSet) -> None:
@@ -215,7 +246,7 @@ def _check_saved(path: str, now: ChangeSet) -> None:
 
 
 def carry_out(
-    found: Look, client: Client, commit: str, *, yes: bool, quiet: bool = False, reboot_s: int | None = None
+    found: Look, client: Client, commit: str, *, yes: bool, quiet: bool = False, reboot_s: int = 0
 ) -> int:
     """Show, ask, act, report. 0, or 4 if something is left to do. Refused if the plan may not be carried out.
 
@@ -298,7 +329,7 @@ def drift(file: str, limit: str) -> int:
     Exit code 0: none differs; 3: some do; 4: none does, but some could not be looked at. `gangline apply` puts them
     right; what is to stay goes into the file (the report says where).
     """
-    from orchestrator.cli.changing import drift_of
+    from orchestrator.cli.looking import drift_of
 
     sights = drift_of(file, client_or_none(file), limit)
     if current().output == "json":
@@ -410,7 +441,12 @@ def destroy(file: str, name: str) -> int:
     if given != spec.name:
         raise Refused("destroy.not-agreed", "nothing was changed", f"give --yes {spec.name}")
     try:
-        return carry_out(look_without_nodes(file, client), client, commit_of(file), yes=True)
+        code = carry_out(look_without_nodes(file, client), client, commit_of(file), yes=True)
+        if spec.controller.host:
+            note(
+                hosting.how_to_stop(spec.controller.host, "the controller runs on, since it keeps the ledger")
+            )
+        return code
     except GanglineError:
         note("run it again: it goes on from where it stopped")
         raise

@@ -13,33 +13,31 @@ import os
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
-from orchestrator.cli import options, paths
+from orchestrator.cli import hosting, options, paths
 from orchestrator.cli.choices import chosen_hosts, hosts_in, tell_needless
 from orchestrator.cli.session import current, note
 from orchestrator.model.clock import SystemClock
-from orchestrator.model.errors import InputError
-from orchestrator.model.host import PoolDesired
+from orchestrator.model.errors import InputError, Unavailable
+from orchestrator.model.host import Desired, PoolDesired, Sight
 
 if TYPE_CHECKING:
     from orchestrator.client import Client
     from orchestrator.model.apply import HostResult, Outcome
     from orchestrator.model.change import ChangeSet, PlanStep
     from orchestrator.model.cluster import ClusterSpec, Pool
-    from orchestrator.model.host import Desired, HostFacts, Sight
+    from orchestrator.model.host import HostFacts
     from orchestrator.planning.desired import Resolved
     from orchestrator.planning.world import Recorded, Workload
     from orchestrator.provision.applying import Applier, NodeNow
     from orchestrator.provision.metal.ansible import Progress
-    from orchestrator.provision.metal.render import Files
+    from orchestrator.provision.metal.render import Files, Hosted
     from orchestrator.provision.metal.site import MetalHosts
 
 CA_PATH = "/etc/gangline/ca.pem"
-PORT = 7443
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +55,9 @@ class Means:
 
 
 def state_of(spec: ClusterSpec) -> Path:
-    """The cluster's state folder on this machine."""
-    return paths.private_folder(
-        Path(spec.controller.state) if spec.controller.state else paths.state_dir(spec.name)
-    )
+    """The cluster's state folder on this machine; `controller.state` is on the controller's host, if it has one."""
+    own = spec.controller.state if not spec.controller.host else ""
+    return paths.private_folder(Path(own) if own else paths.state_dir(spec.name))
 
 
 def metal_pools(spec: ClusterSpec) -> list[Pool]:
@@ -75,6 +72,7 @@ def means_of(spec: ClusterSpec, state: Path, recorded: Recorded | None = None) -
     which `up` has started here, else the one that was recorded, so that a plan elsewhere wants no other."""
     from orchestrator import __version__
     from orchestrator.planning.desired import Resolved, desired
+    from orchestrator.planning.desired_controller import PORT
     from orchestrator.planning.digest import digest_of
     from orchestrator.provision import certificates
     from orchestrator.provision.metal import archive
@@ -82,13 +80,7 @@ def means_of(spec: ClusterSpec, state: Path, recorded: Recorded | None = None) -
     pools = metal_pools(spec)
     if not pools:
         return Means("", Resolved("", "", "", __version__), ())
-    if spec.controller.host:
-        raise InputError(
-            "apply.controller-host",
-            "Gangline does not bring up a controller on a host of its own yet",
-            "leave controller.host out: the controller then runs on the machine that runs `gangline up`",
-            "controller.host",
-        )
+    hosting.check_place(spec)
     url = spec.controller.address
     if not url:
         raise InputError(
@@ -118,12 +110,6 @@ def _recorded_ca(recorded: Recorded | None) -> str:
         for item in role.items
     )
     return next((dict(item.values).get("content", "") for item in items if item.name == CA_PATH), "")
-
-
-def names_of(url: str) -> tuple[str, ...]:
-    """The names that the controller's certificate is for."""
-    host = urlsplit(url).hostname or "localhost"
-    return tuple(dict.fromkeys((host, "localhost", "127.0.0.1")))
 
 
 def holder() -> str:
@@ -297,22 +283,53 @@ class ClientDesk:
         return made.join_line or made.secret
 
 
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """What it takes to change hosts, besides looking at them. `letting_go`: by pool, what they are to have no more;
+    `before`: the spec with the hosts that may leave; `reboot_s`: for a host to be back, 0: as long as usual."""
+
+    tell: Callable[[Any], None] = lambda _: None
+    letting_go: Mapping[str, Desired] = field(default_factory=dict)
+    before: ClusterSpec | None = None
+    reboot_s: int = 0
+
+
+LOOKING = Acting()
+
+
 def hosts_for(
     spec: ClusterSpec,
     state: Path,
     means: Means,
     desired: Mapping[str, PoolDesired],
-    tell: Callable[[Any], None] = lambda _: None,
-    letting_go: Mapping[str, Desired] | None = None,
-    before: ClusterSpec | None = None,
-    reboot_s: int | None = None,
+    acting: Acting = LOOKING,
+    *,
+    hosted: Hosted | None = None,
 ) -> MetalHosts:
-    """The hosts of the spec's metal sites, which are to have `desired`; those of `before` as well, which may leave."""
+    """The hosts of the spec's metal sites, which are to have `desired`; the controller's own host, which is to have
+    `hosted`."""
     from orchestrator.provision.metal.site import REBOOT_S, MetalHosts, Wishes
 
     resolved = means.resolved
-    wishes = Wishes(desired, letting_go or {}, means.url, resolved.ca_pem, resolved.ca_path)
-    return MetalHosts(spec, state, wishes, os.environ, SystemClock(), tell, before, reboot_s or REBOOT_S)
+    wishes = Wishes(
+        desired,
+        acting.letting_go,
+        means.url,
+        resolved.ca_pem,
+        resolved.ca_path,
+        hosted,
+        lambda: hosting.answers(spec, state),
+    )
+    return MetalHosts(
+        spec,
+        state,
+        wishes,
+        os.environ,
+        SystemClock(),
+        acting.tell,
+        acting.before,
+        acting.reboot_s or REBOOT_S,
+    )
 
 
 # --- the plan --------------------------------------------------------------------------------------------------------
@@ -328,6 +345,7 @@ class Look:
     recorded: Recorded
     plan: ChangeSet
     only: frozenset[str] = frozenset()
+    hosted: Hosted | None = None
 
 
 def read(file: str) -> ClusterSpec:
@@ -365,13 +383,15 @@ def look_at(
 ) -> Look:
     """The same for a spec that was read already. `host_keys`: hosts whose present key is to be believed."""
     from orchestrator import catalog
+    from orchestrator.cli.looking import View, view_of
+    from orchestrator.planning.hosted import with_controller
     from orchestrator.planning.plan import plan
     from orchestrator.planning.world import Choices, Observed
 
     state = state_of(spec)
     recorded = recorded_of(client)
     means = means_of(spec, state, recorded)
-    only = chosen_hosts(metal_pools(spec), limit)
+    only = chosen_hosts(metal_pools(spec), limit, spec.controller.host)
     agreed = options.listed(consents)
     for accepted in (
         hosts_for(spec, state, means, means.by_pool).accept_host_keys(
@@ -381,27 +401,39 @@ def look_at(
         else ()
     ):
         note(f"{accepted.host}: its key is {accepted.now} from now on; before: {accepted.before or 'none'}")
-    sights = _sights(spec, state, means, recorded, only) if see else ()
+    seen = view_of(spec, state, means, recorded, only) if see else View()
     made = plan(
         spec,
         recorded,
-        Observed(sights, looked=see),
+        Observed(seen.nodes, looked=see),
         catalog.load(),
         workload_of(client),
         SystemClock().now_us(),
         means.resolved,
         Choices(agreed),
     )
+    if seen.controller is not None:
+        made = with_controller(made, seen.controller, seen.hosted.desired if seen.hosted else Desired(()))
     tell_needless(agreed, made)
     if full:
-        made = replace(made, steps=(*made.steps, *_full_run(spec, made)))
+        made = replace(made, steps=_with_full_run(spec, made, only))
     if only:
         made = replace(made, unseen=tuple(line for line in made.unseen if line.partition(":")[0] in only))
-    return Look(spec, state, means, recorded, made, only)
+    return Look(spec, state, means, recorded, made, only, seen.hosted)
+
+
+def _with_full_run(spec: ClusterSpec, made: ChangeSet, only: frozenset[str]) -> tuple[PlanStep, ...]:
+    """The roles on all hosts that no step of the plan configures: what they change is what a look can't see."""
+    from orchestrator.model.change import StepKind
+    from orchestrator.planning.hosted import step_of
+
+    own = spec.controller.host
+    missing = own and not any(step.kind is StepKind.CONTROLLER for step in made.steps)
+    first = (step_of(own),) if missing and (not only or own in only) else ()
+    return (*first, *made.steps, *_full_run(spec, made))
 
 
 def _full_run(spec: ClusterSpec, made: ChangeSet) -> list[PlanStep]:
-    """The roles on all hosts that no step of the plan configures: what they change is what a look can't see."""
     from orchestrator.model.change import PlanStep, StepKind
 
     done = {name for step in made.steps if step.kind is StepKind.CONFIGURE for name in step.nodes}
@@ -412,26 +444,8 @@ def _full_run(spec: ClusterSpec, made: ChangeSet) -> list[PlanStep]:
     ]
 
 
-def _sights(
-    spec: ClusterSpec, state: Path, means: Means, recorded: Recorded, only: frozenset[str]
-) -> tuple[Sight, ...]:
-    """Every host against what was recorded for it; new pools against what they are to have."""
-    against = means.by_pool | {one.pool: one for one in recorded.desired}
-    names = [name for pool in metal_pools(spec) for name in pool.nodes if not only or name in only]
-    return tuple(hosts_for(spec, state, means, against).sights(names)) if names else ()
-
-
-def drift_of(file: str, client: Client | None, limit: str) -> list[Sight]:
-    """Every host against what was recorded."""
-    spec = read(file)
-    state = state_of(spec)
-    recorded = recorded_of(client)
-    means = means_of(spec, state, recorded)
-    return list(_sights(spec, state, means, recorded, chosen_hosts(metal_pools(spec), limit)))
-
-
 def applier(
-    found: Look, client: Client, commit: str, tell: Callable[[str], None], reboot_s: int | None = None
+    found: Look, client: Client, commit: str, tell: Callable[[str], None], reboot_s: int = 0
 ) -> Applier:
     """What carries the plan out. `reboot_s`: for a host to be back after a reboot, if not as long as usual."""
     from orchestrator.planning.desired import let_go
@@ -445,12 +459,13 @@ def applier(
     }
     recorded = found.recorded
     old = with_left(recorded.spec, recorded.left) if recorded.spec is not None else None
-    hosts = hosts_for(found.spec, found.state, found.means, desired, _progress(tell), leaving, old, reboot_s)
+    acting = Acting(progress_of(tell), leaving, old, reboot_s)
+    hosts = hosts_for(found.spec, found.state, found.means, desired, acting, hosted=found.hosted)
     desk = ClientDesk(client, found.spec, found.plan.desired, commit)
     return Applier(found.spec, desk, hosts, tell, SystemClock(), only=found.only, before=old)
 
 
-def _progress(tell: Callable[[str], None]) -> Callable[[Progress], None]:
+def progress_of(tell: Callable[[str], None]) -> Callable[[Progress], None]:
     """Ansible's progress in words: what changes and what fails, host by host."""
 
     def one(progress: Progress) -> None:
@@ -465,7 +480,14 @@ def rendered(file: str) -> Files:
     spec = read(file)
     state = state_of(spec)
     means = means_of(spec, state)
-    return hosts_for(spec, state, means, means.by_pool).rendered()
+    hosted = hosting.hosted_of(spec, state) if spec.controller.host else None
+    if isinstance(hosted, Sight):
+        raise Unavailable(
+            "render.controller-host",
+            f"what {hosted.host} needs depends on its Python, and it could not be looked at: {hosted.error}",
+            hosted.hint,
+        )
+    return hosts_for(spec, state, means, means.by_pool, hosted=hosted).rendered()
 
 
 def adopt_advice(kind: str, name: str, value: str, found: str) -> list[str]:

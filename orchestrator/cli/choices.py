@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from orchestrator.model.cluster import Pool
 
 
-def chosen_hosts(pools: Iterable[Pool], limit: str) -> frozenset[str]:
-    """The hosts of a --limit; InputError for what is no list of hosts, or one that no metal pool has."""
+def chosen_hosts(pools: Iterable[Pool], limit: str, own: str = "") -> frozenset[str]:
+    """The hosts of a --limit; InputError for what is no list of hosts, or one that no metal pool has and that is not
+    the controller's `own`."""
     if not limit:
         return frozenset()
-    known = {name for pool in pools for name in pool.nodes}
+    known = {name for pool in pools for name in pool.nodes} | ({own} if own else set())
     from orchestrator.wire.faults import suggestion
 
     names = hosts_in([limit], "--limit")

@@ -4,7 +4,7 @@ Comes in: options, the environment, contexts.json, a cluster's endpoint.json. Go
 says how to get one. Called by: every verb that asks a controller; `up` and `down` keep the contexts.
 
 Order: `--server` or GANGLINE_SERVER (with GANGLINE_TOKEN); `--context` or GANGLINE_CONTEXT; the current context; the
-only cluster whose controller has left its endpoint on this machine.
+only cluster whose controller has left its endpoint on this machine; the controller that is a unit of this machine.
 """
 
 from __future__ import annotations
@@ -129,6 +129,8 @@ def _only_local() -> Context:
     found = [_local(state) for state in states]
     if len(found) == 1:
         return found[0]
+    if not found and paths.home() is None and paths.MACHINE_SOCKET.exists():
+        return Context("", f"unix://{paths.MACHINE_SOCKET}")
     if found:
         names = ", ".join(each.name for each in found)
         raise InputError(

@@ -13,14 +13,12 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import click
 
-from orchestrator.cli import options, paths
+from orchestrator.cli import hosting, options, paths
 from orchestrator.cli.arguments import PATIENCE
 from orchestrator.cli.session import current, note
 from orchestrator.cli.verbs import Example, verb
@@ -76,7 +74,10 @@ def up(file: str, timeout: int, full: bool, yes: bool) -> int:
 
     spec = read_cluster(file)
     Contexts.load()  # what can't be read ends this before anything is started
+    if spec.controller.host:
+        return _metal(spec, file, hosting.up(spec), full=full, yes=yes)
     bringing = Bringing(spec)
+    hosting.check_not_moved(spec, bringing.state)
     context = bringing.controller()
     remember(context)
     code = _metal(spec, file, context, full=full, yes=yes) if bringing.hosts else 0
@@ -126,6 +127,7 @@ class Bringing:
         self._began = time.monotonic()
         state = Path(spec.controller.state) if spec.controller.state else paths.state_dir(spec.name)
         self._site: LocalSite = LocalSite(paths.private_folder(state))
+        self.state = state
         self.hosts = any(spec.site_of(pool).kind is SiteKind.METAL for pool in spec.pools)
         self.plays = any(spec.site_of(pool).kind is SiteKind.LOCAL for pool in spec.pools)
 
@@ -263,18 +265,16 @@ def server_arguments(spec: ClusterSpec, state: Path) -> list[str]:
 
 def _listening(spec: ClusterSpec, state: Path) -> list[str]:
     """Where hosts of metal sites call it, with a certificate that they trust; nothing for local sites alone."""
-    from orchestrator.cli.changing import PORT, means_of, names_of
-    from orchestrator.provision import certificates
+    from orchestrator.cli.changing import means_of
+    from orchestrator.planning.desired_controller import names_of, place_of
 
     if not (url := means_of(spec, state).url):
         return []
-    place = urlsplit(url)
-    port = place.port or PORT
-    if place.scheme != "https":
+    host, port = place_of(url)
+    if not url.startswith("https:"):
         return ["--listen", f"127.0.0.1:{port}"]
-    found = certificates.ensure(state, names_of(url), datetime.now(UTC))
-    pair = ["--tls-cert", str(found.cert), "--tls-key", str(found.key)]
-    return ["--listen", f"{_own_address(place.hostname or '')}:{port}", *pair]
+    names = [word for name in names_of(url) for word in ("--own-ca", name)]
+    return ["--listen", f"{_own_address(host)}:{port}", *names]
 
 
 def _own_address(host: str) -> str:
@@ -351,6 +351,12 @@ def down(cluster: str | None, cancel_jobs: bool, timeout: int) -> int:
     in the ledger. --cancel-jobs ends all of them first.
     """
     name, state = _which(cluster)
+    if host := hosting.placed(state).get("host"):
+        raise InputError(
+            "down.hosted",
+            f"the controller of {name} runs on {host} as a unit of systemd, and not on this machine",
+            hosting.how_to_stop(host, "jobs run on without it"),
+        )
     if cancel_jobs:
         _check_that_jobs_can_be_cancelled(name, state)
     code = take_down(name, state, cancel_jobs=cancel_jobs, timeout_s=timeout)
@@ -382,6 +388,8 @@ def _which(cluster: str | None) -> tuple[str, Path]:
 
     if cluster is None:
         context = chosen()
+        if not context.state and hosting.placed(paths.state_dir(context.name)):
+            return context.name, paths.state_dir(context.name)
         if not context.state:
             raise InputError(
                 "down.not-local", "the cluster was not brought up on this machine", "name one that was"
@@ -389,7 +397,8 @@ def _which(cluster: str | None) -> tuple[str, Path]:
         return context.name, Path(context.state)
     if "/" in cluster or Path(cluster).is_file():
         spec = read_cluster(cluster)
-        return spec.name, Path(spec.controller.state) if spec.controller.state else paths.state_dir(spec.name)
+        own = spec.controller.state if not spec.controller.host else ""
+        return spec.name, Path(own) if own else paths.state_dir(spec.name)
     known = Contexts.load().known.get(cluster)
     state = Path(known.state) if known is not None and known.state else paths.state_dir(cluster)
     if not state.is_dir():

@@ -10,6 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+MACHINE_SOCKET = Path("/run/gangline/api.sock")  # of the controller that is a unit of this machine
 ENDPOINT = "endpoint.json"  # a controller writes it into its state folder when it answers
 
 
@@ -40,6 +41,15 @@ def config_dir() -> Path:
         return moved / "config"
     base = os.environ.get("XDG_CONFIG_HOME", "")
     return (Path(base) if base.startswith("/") else Path.home() / ".config") / "gangline"
+
+
+def cache_dir() -> Path:
+    """The folder of what can be fetched or made again."""
+    moved = home()
+    if moved is not None:
+        return moved / "cache"
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "gangline"
 
 
 def contexts_file() -> Path:

@@ -93,13 +93,20 @@ def _head(plan: ChangeSet) -> str:
 
 
 def _pools(plan: ChangeSet) -> list[str]:
-    """One block for what only the controller hears of, one for each pool."""
-    names = dict.fromkeys(change.pool for change in plan.changes)
-    return [_block(name, [change for change in plan.changes if change.pool == name]) for name in names]
+    """One block for what only the controller hears of, one for its host, one for each pool."""
+    blocks: dict[str, list[Change]] = {}
+    for change in plan.changes:
+        blocks.setdefault(_place(change), []).append(change)
+    return [_block(title, changes) for title, changes in blocks.items()]
 
 
-def _block(pool: str, changes: Sequence[Change]) -> str:
-    title = f"pool {safe(pool)}" if pool else "the whole cluster"
+def _place(change: Change) -> str:
+    if change.pool:
+        return f"pool {safe(change.pool)}"
+    return "controller host" if change.nodes and change.cls is UpdateClass.CONTROLLER else "the whole cluster"
+
+
+def _block(title: str, changes: Sequence[Change]) -> str:
     return "\n".join([title, *(line for group in _alike(changes) for line in _lines(group))])
 
 
@@ -202,9 +209,11 @@ def _move(name: str, now: Span, then: Span, scale: int, unit: str) -> str:
 
 def _steps(steps: Sequence[PlanStep]) -> str:
     """Each batch in one line, in the order in which things happen."""
-    lines: list[str] = []
+    lines = [f"  controller host: configure ({safe('+'.join(step.roles))})" for step in steps if _hosts(step)]
     batches: dict[tuple[str, int], list[PlanStep]] = {}
     for step in steps:
+        if _hosts(step):
+            continue
         batches.setdefault((step.pool, step.batch), []).append(step)
     for (pool, batch), found in batches.items():
         nodes = list(dict.fromkeys(name for step in found for name in step.nodes))
@@ -212,6 +221,11 @@ def _steps(steps: Sequence[PlanStep]) -> str:
         place = f"pool {pool}" + (f" batch {batch}" if batch else "") if pool else "controller"
         lines.append(safe(f"  {place}: {kinds}" + (f": {fold_names(nodes)}" if nodes else "")))
     return "\n".join(["steps:", *lines]) if lines else ""
+
+
+def _hosts(step: PlanStep) -> bool:
+    """Whether it is about the controller's own host."""
+    return step.kind is StepKind.CONTROLLER
 
 
 def _step_words(step: PlanStep) -> str:

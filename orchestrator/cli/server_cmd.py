@@ -96,6 +96,12 @@ def _state(state: str | None, cluster: str) -> Path:
 )
 @click.option("--tls-key", default="", metavar="FILE", help="Its key as PEM.")
 @click.option(
+    "--own-ca",
+    multiple=True,
+    metavar="NAME",
+    help="Certificate of an own authority in STATE/tls, for this name or address; once for each.",
+)
+@click.option(
     "--lease",
     type=SPAN,
     default="3m",
@@ -113,8 +119,8 @@ def run(
     socket: str,
     tls_cert: str,
     tls_key: str,
-    lease: int,
-    keep: int,
+    own_ca: tuple[str, ...],
+    **numbers: int,
 ) -> int:
     """Run a controller in the foreground until SIGTERM.
 
@@ -133,8 +139,9 @@ def run(
             unix_path=socket,
             tls_cert=tls_cert,
             tls_key=tls_key,
+            own_ca=own_ca,
             cluster=cluster,
-            settings=Settings(lease_s=lease, keep_days=keep),
+            settings=Settings(lease_s=numbers["lease"], keep_days=numbers["keep"]),
         )
     )
 

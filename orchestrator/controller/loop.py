@@ -21,6 +21,7 @@ from orchestrator.controller.beats import Beats
 from orchestrator.controller.commands import Query
 from orchestrator.controller.desk import Desk
 from orchestrator.controller.inbox import Inbox, Item, deliver
+from orchestrator.controller.notify import NOBODY, Notify
 from orchestrator.controller.publish import Publisher
 from orchestrator.controller.reporter import PassReporter
 from orchestrator.controller.settings import Settings
@@ -46,7 +47,14 @@ class Core:
     """The loop and all that it owns."""
 
     def __init__(
-        self, store: Store, clock: Clock, settings: Settings, inbox: Inbox, view: View, beats: Beats
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        inbox: Inbox,
+        view: View,
+        beats: Beats,
+        notify: Notify = NOBODY,
     ) -> None:
         self.clock = clock
         self._store = store
@@ -54,6 +62,7 @@ class Core:
         self._inbox = inbox
         self._view = view
         self._beats = beats
+        self._notify = notify
         self._policy = Policy()
         self._publisher = Publisher(view, beats)
         self._timers = Timers()
@@ -88,6 +97,8 @@ class Core:
 
     def _cycle(self) -> None:
         begun_us = self.clock.monotonic_us()
+        if self._notify.alive(begun_us):
+            self.loop.call_soon_threadsafe(self._notify.answered)
         items = self._inbox.take(self._wait_s, self._settings.most_per_cycle)  # 1 what is in the inbox
         self._beats.begun(begun_us)
         try:

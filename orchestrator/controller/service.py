@@ -15,6 +15,7 @@ from orchestrator.controller.beats import Beats
 from orchestrator.controller.commands import Command, Sync
 from orchestrator.controller.inbox import Inbox, Item
 from orchestrator.controller.loop import Core
+from orchestrator.controller.notify import NOBODY, Notify
 from orchestrator.controller.reads import LogChunk, Reads
 from orchestrator.controller.settings import Settings
 from orchestrator.controller.view import JobView, View
@@ -33,13 +34,13 @@ class Controller:
     the exception that ended it (Fenced: a newer controller has taken the ledger). `stop()` may be called anywhere.
     """
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: Settings, notify: Notify = NOBODY) -> None:
         self._store = store
         self._inbox = Inbox()
         self.view = View()
         self.beats = Beats(clock, settings)
         self.history: HistoryReader = store.reader()
-        self._core = Core(store, clock, settings, self._inbox, self.view, self.beats)
+        self._core = Core(store, clock, settings, self._inbox, self.view, self.beats, notify)
         self._reads = Reads(self.beats.wake)
         self._watchers: dict[int, list[asyncio.Event]] = {}
         self._ended: asyncio.Future[None] | None = None

@@ -71,6 +71,9 @@ class Change:
 class StepKind(Word):
     """What a step does. A batch of nodes goes through those of them that it needs, in this order."""
 
+    CONTROLLER = (
+        "controller"  # the role of the controller's own host runs; it ends when the controller answers
+    )
     RECORD = "record"  # the controller takes the wanted cluster over
     ENROL = "enrol"  # let new hosts in: join token, agent's config
     CORDON = "cordon"

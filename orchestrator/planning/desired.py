@@ -26,6 +26,9 @@ from orchestrator.model.cluster import (
     User,
 )
 from orchestrator.model.host import Desired, Item, ItemKind, RoleState
+from orchestrator.planning.items import file_item as _file
+from orchestrator.planning.items import folder_item as _folder
+from orchestrator.planning.items import unit_item as _unit
 
 BASE, AGENT = "base", "agent"  # the roles, in the order in which they run
 
@@ -35,7 +38,8 @@ AGENT_STATE = "/var/lib/gangline-agent"  # DESIGN section 7
 AGENT_UNIT = "gangline-agent.service"
 AGENT_UNIT_FILE = f"/etc/systemd/system/{AGENT_UNIT}"
 JOIN_TOKEN_FILE = "/etc/gangline/join"  # noqa: S105 - where it lies, not what it is; the agent's enrolment writes it
-SECRETS = (JOIN_TOKEN_FILE, f"{AGENT_STATE}/token")  # what lets a host in; they leave it when it is retired
+# What lets a host in; they leave it when it is retired. The last one is the node's key pair (agent/keypair.py).
+SECRETS = (JOIN_TOKEN_FILE, f"{AGENT_STATE}/token", f"{AGENT_STATE}/identity.pem")
 SYSCTL_FILE = "/etc/sysctl.d/90-gangline.conf"
 TIME_FILE = "/etc/chrony/conf.d/gangline.conf"
 TIME_UNIT = "chrony.service"
@@ -212,21 +216,7 @@ def _agent_config(spec: ClusterSpec, pool: Pool, resolved: Resolved) -> dict[str
     }
 
 
-# --- items -----------------------------------------------------------------------------------------------------------
-
-
-def _file(path: str, content: str, restarts: tuple[str, ...] = ()) -> Item:
-    values = (("content", content), ("group", "root"), ("mode", "0644"), ("owner", "root"))
-    return Item(ItemKind.FILE, path, values, restarts=restarts)
-
-
-def _folder(path: str, mode: str) -> Item:
-    """A file without `content` is a folder."""
-    return Item(ItemKind.FILE, path, (("group", "root"), ("mode", mode), ("owner", "root")))
-
-
-def _unit(name: str) -> Item:
-    return Item(ItemKind.UNIT, name, (("active", "yes"), ("enabled", "yes"), ("masked", "no")))
+# --- what is wanted no more ------------------------------------------------------------------------------------------
 
 
 def let_go(before: Desired, after: Desired) -> Desired:

@@ -82,6 +82,7 @@ class Hosts(Protocol):
     def running(self, names: Sequence[str]) -> dict[str, str]: ...
     def enrol(self, tokens: dict[str, str]) -> list[HostResult]: ...
     def configure(self, names: Sequence[str], roles: Sequence[str]) -> list[HostResult]: ...
+    def configure_controller(self) -> HostResult: ...
     def reboot(self, names: Sequence[str]) -> list[HostResult]: ...
     def retire(self, names: Sequence[str]) -> list[HostResult]: ...
 
@@ -164,13 +165,15 @@ class Applier:
         results = self._act(step, names)
         failpoint("apply.step.acted")
         ok = all(result.ok for result in results)
-        self._desk.end_step(self._report.apply, step.id, ok, results)
-        failpoint("apply.step.ended")
-        for result in results:
+        for result in results:  # told first: the desk may be what has failed
             if not result.ok:
                 self._report.failed.setdefault(result.host, result.error)
                 self._tell(f"{result.host}: {step.kind} failed: {result.error}")
-        if not ok:
+        self._desk.end_step(self._report.apply, step.id, ok, results)
+        failpoint("apply.step.ended")
+        if not ok and step.kind is StepKind.CONTROLLER:
+            self._report.skipped.append(step.id)
+        elif not ok:
             self._brake(step)
 
     def _meant(self, name: str) -> bool:
@@ -196,6 +199,10 @@ class Applier:
         if step.pool and step.pool not in self._braked and serves:
             self._braked[step.pool] = step.batch
             self._tell(f"pool {step.pool}: stopped after batch {step.batch}, since a host of it failed")
+
+    def _controller(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        """The controller's own host. It restarts meanwhile: the desk is asked again until it answers."""
+        return [self._hosts.configure_controller()]
 
     def _record(self, step: PlanStep, names: list[str]) -> list[HostResult]:
         self._desk.record()
@@ -358,6 +365,7 @@ class Applier:
 
 Action = Callable[[Applier, PlanStep, list[str]], list[HostResult]]
 ACTIONS: dict[StepKind, Action] = {
+    StepKind.CONTROLLER: Applier._controller,
     StepKind.RECORD: Applier._record,
     StepKind.ENROL: Applier._enrol,
     StepKind.CORDON: Applier._cordon,

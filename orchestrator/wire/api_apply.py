@@ -31,7 +31,16 @@ class PlannedStep(Asked):
 
     id: ShortText
     kind: Literal[
-        "record", "enrol", "cordon", "drain", "configure", "reboot", "accept", "uncordon", "retire"
+        "controller",
+        "record",
+        "enrol",
+        "cordon",
+        "drain",
+        "configure",
+        "reboot",
+        "accept",
+        "uncordon",
+        "retire",
     ] = Field(description="What it does.")
     why: LongText = ""
     pool: ShortText = ""

@@ -198,6 +198,39 @@ def test_other_machines_need_tls(start: Start) -> None:
     assert "--tls-cert and --tls-key" in told["hint"]
 
 
+def test_an_authority_of_its_own_signs_for_the_names_that_are_given(start: Start) -> None:
+    server = start(own_ca=["localhost", "127.0.0.1"]).wait_ready()
+    tls = server.state / "tls"
+
+    with Client(server.url, server.admin_token, ca_file=str(tls / "ca.pem")) as client:
+        assert client.status().epoch == server.endpoint()["epoch"]
+    assert stat.S_IMODE((tls / "ca.key").stat().st_mode) == 0o600
+    before = (tls / "ca.pem").read_bytes(), (tls / "server.pem").read_bytes()
+    server.stop()
+    start(own_ca=["localhost", "127.0.0.1"]).wait_ready()
+    assert ((tls / "ca.pem").read_bytes(), (tls / "server.pem").read_bytes()) == before
+
+
+def test_one_certificate_or_the_other(start: Start) -> None:
+    code, out, _ = start(own_ca=["localhost"], tls_cert="x.pem", tls_key="x.key").ended()
+    assert (code, json.loads(out)["code"]) == (2, "server.tls")
+
+
+def test_systemd_is_told_when_it_answers_and_when_it_stops(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(f"{folder}/notify")
+        heard.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", f"{folder}/notify")
+        server = start()
+        assert heard.recv(4096).startswith(b"READY=1\nSTATUS=epoch ")
+        with server.client() as client:
+            assert client.healthy()
+        server.stop()
+        assert heard.recv(4096) == b"STOPPING=1"
+
+
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
     """A certificate for 127.0.0.1 that signs itself, and its key."""

@@ -34,6 +34,34 @@ def test_nothing_is_one_line() -> None:
     assert plan_words.markdown(NOTHING) == "### cluster atlas: nothing to change\n"
 
 
+def test_the_controllers_own_host_has_a_block_and_a_step_of_its_own() -> None:
+    own = change(
+        "host[c1].archive[/opt/gangline/controller.pyz].sha256",
+        "ab",
+        "cd",
+        UpdateClass.CONTROLLER,
+        source=Source.DRIFT,
+        nodes=("c1",),
+        why="the controller restarts; jobs run on",
+    )
+    steps = (
+        PlanStep("controller.host", StepKind.CONTROLLER, "it differs", "", ("c1",), ("controller",)),
+        PlanStep("record", StepKind.RECORD, "the controller takes the file over"),
+    )
+    text = plan_words.words(
+        plan(own, change("queues[q].weight", "1", "2", UpdateClass.CONTROLLER), steps=steps)
+    )
+    assert text.split("\n\n")[1:] == [
+        (
+            "controller host\n"
+            "  ~ archive[/opt/gangline/controller.pyz].sha256: ab -> cd  [the controller alone, drift]  on c1\n"
+            "      the controller restarts; jobs run on"
+        ),
+        "the whole cluster\n  ~ queues[q].weight: 1 -> 2  [the controller alone]",
+        "steps:\n  controller host: configure (controller)\n  controller: record",
+    ]
+
+
 def test_a_plan_is_read_from_top_to_bottom() -> None:
     nodes = ("h1", "h2", "h3")
     found = plan(

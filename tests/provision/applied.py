@@ -55,6 +55,7 @@ class Paper:
         self.asked = 0  # questions to hosts what runs on them
         self.done: list[str] = []  # what was done to hosts, in order
         self.least_open: dict[str, int] = {pool.name: len(pool.nodes) for pool in spec.pools}
+        self.controller_fails = False
         self.lost_after: int = 0  # journal entries after which another holder takes the lease
         self.before: Callable[[str], None] = lambda _: (
             None
@@ -143,6 +144,12 @@ class Paper:
 
     def configured(self, node: str, facts: HostFacts | None) -> None:
         self.done.append(f"configured {node}")
+
+    def configure_controller(self) -> HostResult:
+        self.done.append("controller")
+        return HostResult(
+            "c1", ok=not self.controller_fails, error="no room" if self.controller_fails else ""
+        )
 
     def join_token(self, node: str) -> str:
         return f"token of {node}"

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.model.apply import Outcome
 from orchestrator.model.change import ChangeSet, PlanStep, StepKind
 from orchestrator.model.cluster import DrainThen
-from orchestrator.model.errors import Conflict
+from orchestrator.model.errors import Conflict, Unavailable
 from orchestrator.provision.applying import Applier, Report
 from tests.provision.applied import OUTAGE, Paper, paper, plan
 
@@ -31,6 +31,43 @@ def test_every_step_is_journalled_before_and_after() -> None:
     assert world.done == ["record", "configure p1,p2", "configured p1", "configured p2"]
     assert (report.outcome, report.failed) == (Outcome.DONE, {})
     assert all(node.open for node in world.nodes_by_name.values())
+
+
+HOSTED = PlanStep("controller.host", StepKind.CONTROLLER, "it differs", "", ("c1",), ("controller",))
+
+
+def test_the_controllers_own_host_is_a_step_of_the_journal_and_counts_for_no_node() -> None:
+    world = paper()
+    batches = plan(("p1", "p2"))
+    report = carry_out(world, replace(batches, steps=(HOSTED, *batches.steps)))
+    assert world.journal[1:3] == ["+controller.host", "-controller.host"]
+    assert world.done[:2] == ["controller", "record"]
+    assert (report.outcome, report.failed) == (Outcome.DONE, {})
+    assert "configured c1" not in world.done
+
+
+def test_a_controllers_host_that_stays_wrong_leaves_the_apply_unfinished_and_brakes_no_pool() -> None:
+    world = paper()
+    world.controller_fails = True
+    batches = plan(("p1", "p2"))
+    report = carry_out(world, replace(batches, steps=(HOSTED, *batches.steps)))
+    assert (report.outcome, report.failed) == (Outcome.PARTIAL, {"c1": "no room"})
+    assert report.skipped == ["controller.host"]
+    assert all(world.nodes_by_name[name].clean for name in ("p1", "p2"))
+
+
+def test_why_a_controller_did_not_come_back_is_told_though_nobody_takes_the_journal() -> None:
+    world = paper()
+    world.controller_fails = True
+
+    def gone(entry: str) -> None:
+        if entry == "!controller.host":
+            raise Unavailable("client.unreachable", "no controller answers")
+
+    world.before = gone
+    with pytest.raises(Unavailable):
+        carry_out(world, replace(plan(("p1", "p2")), steps=(HOSTED,)))
+    assert world.told == ["c1: controller failed: no room"]
 
 
 def test_never_fewer_are_open_than_promised() -> None:

@@ -26,7 +26,7 @@ from orchestrator.model.base import Word
 from orchestrator.model.errors import NotFound, Unavailable
 from orchestrator.provision.metal import ansible_child
 
-OUTER_ROLES = ("base", "agent", "acceptance")  # the others are what these are made of
+OUTER_ROLES = ("base", "agent", "acceptance", "controller")  # the others are what these are made of
 PASSED_ON = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "SSH_AUTH_SOCK", "PYTHONPATH", "VIRTUAL_ENV")
 FAREWELL_S = 10.0  # for Ansible to end when it is told to
 LONGEST_LINE = 16 << 20  # bytes of one event
@@ -276,6 +276,9 @@ def _done(result: Mapping[str, Any]) -> str:
 
 def _words(result: Mapping[str, Any]) -> str:
     """Why a task failed: its own message, and where a module broke, the last line of what it said."""
+    broken = [each for each in result.get("results", ()) if isinstance(each, dict) and each.get("failed")]
+    if broken:  # of a loop: the first item that failed
+        return _words(broken[0])
     if "censored" in result:
         return "it failed, and what it said holds a secret; run it by hand on the rendered folder to see more"
     message = str(result.get("msg", "")).strip()

@@ -16,7 +16,7 @@ import hashlib
 import importlib.util
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -61,10 +61,15 @@ def agent_archive() -> Archive:
 
 def build(package: Path, pynvml: Path) -> Archive:
     """The agent of the package `orchestrator` that lies at `package`, with the file of pynvml."""
+    return zipped(dict(_members(package, pynvml)))
+
+
+def zipped(members: Mapping[str, bytes]) -> Archive:
+    """An archive that Python runs, of these files by their path in it; equal files give equal bytes."""
     buffer = io.BytesIO()
     buffer.write(INTERPRETER)
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in sorted(_members(package, pynvml)):
+        for name, data in sorted(members.items()):
             archive.writestr(_entry(name), data)
     data = buffer.getvalue()
     return Archive(data, hashlib.sha256(data).hexdigest())

@@ -8,6 +8,7 @@ in the folder, and the folder itself. Called by: `gangline render` (for people),
     host_vars/HOST.yml    only where a host differs
     site.yml accept.yml drain.yml   import the playbooks that ship with Gangline
     ansible.cfg module_utils/ files/gangline-agent.pyz
+    controller.yml group_vars/gangline_controller.yml files/gangline-controller.pyz   where the controller has a host
 
 All comes from the spec and nothing from facts of hosts, so one host in `--limit` needs no other. Equal input gives
 equal bytes. Secrets are not in here: a join token is given to a run (see `ansible.py`).
@@ -25,14 +26,17 @@ from typing import Any
 import yaml
 
 from orchestrator import bundled
-from orchestrator.model.cluster import ClusterSpec, Emulate, Pool, Site, SiteKind
+from orchestrator.model.cluster import ClusterSpec, Emulate, Host, Pool, Site, SiteKind
 from orchestrator.model.errors import Conflict
 from orchestrator.model.host import Desired
 from orchestrator.planning.desired import hosts_of
-from orchestrator.provision.metal import archive
+from orchestrator.provision.metal import archive, controller_archive
 from orchestrator.provision.metal.check import plain_roles
+from orchestrator.provision.metal.controller_archive import ControllerArchive
 
-PLAYBOOKS = ("site.yml", "accept.yml", "drain.yml")
+PLAYBOOKS: tuple[str, ...] = ("site.yml", "accept.yml", "drain.yml")
+CONTROLLER_PLAYBOOK = "controller.yml"
+NODES, CONTROLLER = "gangline_nodes", "gangline_controller"  # groups of the inventory besides those of pools
 MANIFEST = (
     ".rendered"  # the files of the last rendering, so that the next one takes away what it no longer has
 )
@@ -40,9 +44,21 @@ FORKS = 32  # hosts at once: each is a process of Ansible here, of about 60 MB
 CONNECT_S = 15
 SSH_PORT = 22
 PYTHON = "/usr/bin/python3"
-RESERVED = frozenset({"all", "ungrouped", "localhost"})  # names that mean something else to Ansible
+RESERVED = frozenset(
+    {"all", "ungrouped", "localhost", NODES, CONTROLLER}
+)  # names that mean something else to Ansible
 
 Files = dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """The controller's own host, what it is to have, and the file that is brought to it."""
+
+    host: Host
+    site: Site
+    desired: Desired
+    archive: ControllerArchive
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +77,7 @@ class Rendering:
     ca: str = ""
     ca_path: str = ""
     controller_url: str = ""
+    hosted: Hosted | None = None
 
 
 def render(wanted: Rendering, agent: archive.Archive) -> Files:
@@ -72,13 +89,21 @@ def render(wanted: Rendering, agent: archive.Archive) -> Files:
         "ansible.cfg": _config(),
         "module_utils/check_host.py": Path(__file__).with_name("check_host.py").read_text(),
     }
-    for pool in metal_pools(wanted.spec):
+    for pool in (
+        metal_pools(wanted.spec) if wanted.desired else ()
+    ):  # for the controller's host alone, there is none
         files[f"group_vars/{group_of(wanted.spec, pool)}.yml"] = _yaml(_pool_vars(wanted, pool))
     for host, values in wanted.host_vars.items():
         files[f"host_vars/{host}.yml"] = _yaml(dict(values))
-    for name in PLAYBOOKS:
+    playbooks = PLAYBOOKS
+    if wanted.hosted is not None:
+        files[f"group_vars/{CONTROLLER}.yml"] = _yaml(_controller_vars(wanted, wanted.hosted))
+        playbooks = (*PLAYBOOKS, CONTROLLER_PLAYBOOK)
+    for name in playbooks:
         files[name] = _yaml([{"import_playbook": str(bundled.find("stacks", "metal", name))}])
     made = {path: (head + text).encode() for path, text in files.items()}
+    if wanted.hosted is not None:
+        made[f"files/{controller_archive.NAME}"] = wanted.hosted.archive.path.read_bytes()
     made[f"files/{archive.NAME}"] = agent.data
     return dict(sorted(made.items()))
 
@@ -98,7 +123,7 @@ def group_of(spec: ClusterSpec, pool: Pool) -> str:
 
 
 def _inventory(wanted: Rendering) -> dict[str, Any]:
-    groups = {
+    groups: dict[str, Any] = {
         group_of(wanted.spec, pool): {
             "hosts": {
                 host.name: {"gangline_address": host.address or host.name}
@@ -107,6 +132,10 @@ def _inventory(wanted: Rendering) -> dict[str, Any]:
         }
         for pool in metal_pools(wanted.spec)
     }
+    groups[NODES] = {"children": {name: {} for name in groups}}
+    if (hosted := wanted.hosted) is not None:
+        address = hosted.host.address or hosted.host.name
+        groups[CONTROLLER] = {"hosts": {hosted.host.name: {"gangline_address": address}}}
     return {"all": {"children": groups}}
 
 
@@ -123,19 +152,23 @@ def _all_vars(wanted: Rendering) -> dict[str, Any]:
 
 
 def _pool_vars(wanted: Rendering, pool: Pool) -> dict[str, Any]:
-    site = wanted.spec.site_of(pool)
-    values: dict[str, Any] = {
-        "gangline_pool": pool.name,
-        **_ssh_vars(site, wanted.ssh_configs.get(site.name)),
-    }
-    if site.ssh.user == "root":
-        values["ansible_become"] = False
+    values: dict[str, Any] = {"gangline_pool": pool.name, **_way_in(wanted, wanted.spec.site_of(pool))}
     if pool.gpu is not None and pool.gpu.emulate is not Emulate.ALWAYS:
         values["gangline_accept_gpus"] = pool.gpu.count
     values["gangline_items"] = _items(wanted.desired[pool.name])
     if pool.name in wanted.letting_go:
         values["gangline_let_go"] = _items(wanted.letting_go[pool.name])
     return values
+
+
+def _controller_vars(wanted: Rendering, hosted: Hosted) -> dict[str, Any]:
+    (items,) = _items(hosted.desired).values()
+    return {**_way_in(wanted, hosted.site), "gangline_controller_items": items}
+
+
+def _way_in(wanted: Rendering, site: Site) -> dict[str, Any]:
+    root = {"ansible_become": False} if site.ssh.user == "root" else {}
+    return {**_ssh_vars(site, wanted.ssh_configs.get(site.name)), **root}
 
 
 def _ssh_vars(site: Site, config: Path | None) -> dict[str, Any]:

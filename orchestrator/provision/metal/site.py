@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,11 +26,13 @@ from orchestrator.model.errors import InputError
 from orchestrator.model.host import Desired, PoolDesired, Sight, Step
 from orchestrator.model.units import seconds_text
 from orchestrator.planning.desired import AGENT_CONFIG, AGENT_UNIT, SECRETS
+from orchestrator.planning.desired_controller import UNIT as CONTROLLER_UNIT
 from orchestrator.provision.applying import Seen
 from orchestrator.provision.metal import ansible, archive, check, probe, render, ssh
 from orchestrator.provision.metal.channel import Channel, Ran
 from orchestrator.provision.metal.diagnosis import Unreached
 
+ANSWER_S = 60  # for a controller whose unit is ready to be reached from here
 REBOOT_S = 900  # for a host to be back after a reboot: servers with much memory test it for ten minutes
 LOOK_EVERY_S = 1.0
 NO_CONFIG = 44  # the exit code of READ_CONFIG where there is no agent
@@ -67,6 +70,8 @@ class Wishes:
     controller_url: str = ""
     ca_pem: str = ""
     ca_path: str = ""
+    hosted: render.Hosted | None = None
+    answers: Callable[[], bool] = lambda: True  # whether the controller on its own host does
 
 
 class MetalHosts:
@@ -96,6 +101,7 @@ class MetalHosts:
         self._laid: dict[str, ssh.Access] = {}
         addresses = (each.controller.address for each in (spec, before) if each is not None)
         self._urls = frozenset(url.rstrip("/") for url in (wishes.controller_url, *addresses) if url)
+        self._inventory = {host.name: site.name for site in self._sites.values() for host in site.hosts}
         known = [*(render.metal_pools(before) if before is not None else ()), *render.metal_pools(spec)]
         self._pools: dict[str, Pool] = {name: pool for pool in known for name in pool.nodes}
 
@@ -110,24 +116,44 @@ class MetalHosts:
 
     def sights(self, names: Iterable[str]) -> list[Sight]:
         """Each host compared with what it is to have. A host seen for the first time has its key recorded."""
-        return [checked.sight for checked in _run(self._check(list(names)))]
+        return self._compared(names, self._wanted)
+
+    def sights_of_all(self, names: Iterable[str]) -> list[Sight]:
+        """The same, and in the same look the controller's own host with what it is to have as that."""
+        hosted = self._wishes.hosted
+        own = hosted.host.name if hosted is not None else ""
+        return self._compared(dict.fromkeys(filter(None, (own, *names))), self._wanted_of_all)
+
+    def controller_sight(self) -> Sight:
+        """The controller's own host, compared with what it is to have as that alone."""
+        hosted = self._own()
+        return self._compared([hosted.host.name], lambda _: hosted.desired)[0]
+
+    def facts(self, name: str) -> Sight:
+        """What a host is, compared with nothing."""
+        return self._compared([name], lambda _: Desired(()))[0]
 
     def look(self, names: Sequence[str]) -> list[Seen]:
         """The same for an apply."""
         return [_seen(sight) for sight in self.sights(names)]
 
-    async def _check(self, names: list[str]) -> list[check.Checked]:
+    def _compared(self, names: Iterable[str], wanted: Callable[[str], Desired]) -> list[Sight]:
+        return [checked.sight for checked in _run(self._check(list(names), wanted))]
+
+    async def _check(self, names: list[str], wanted: Callable[[str], Desired]) -> list[check.Checked]:
         found = await asyncio.gather(
-            *(self._check_site(site, hosts) for site, hosts in self._by_site(names).items())
+            *(self._check_site(site, hosts, wanted) for site, hosts in self._by_site(names).items())
         )
         by_name = {checked.sight.host: checked for each in found for checked in each}
         return [by_name[name] for name in names]
 
-    async def _check_site(self, site: str, names: list[str]) -> list[check.Checked]:
+    async def _check_site(
+        self, site: str, names: list[str], wanted: Callable[[str], Desired]
+    ) -> list[check.Checked]:
         channel = Channel(self._access(site), self._clock)
         failed = await self._meet(channel, names)
         targets = [
-            check.Target(name, self._wanted(name), channel.access.addresses.get(name, name))
+            check.Target(name, wanted(name), channel.access.addresses.get(name, name))
             for name in names
             if name not in failed
         ]
@@ -151,22 +177,34 @@ class MetalHosts:
         return [await probe.accept_host_key(Channel(access, self._clock), name) for name, access in ways]
 
     def _site_of(self, name: str) -> str:
-        if name not in self._pools:
-            raise InputError(
-                "apply.unknown-host",
-                f"no metal pool has a host {name}",
-                "`gangline nodes` lists those there are",
-            )
-        return self._pools[name].site
+        if name in self._pools:
+            return self._pools[name].site
+        if name in self._inventory:
+            return self._inventory[name]
+        raise InputError(
+            "apply.unknown-host",
+            f"no metal pool has a host {name}",
+            "`gangline nodes` lists those there are",
+        )
 
     def _wanted(self, name: str) -> Desired:
-        found = self._wishes.desired.get(self._pools[name].name)
+        pool = self._pools.get(name)  # the controller's host may be a node of none
+        found = self._wishes.desired.get(pool.name) if pool is not None else None
         return found.desired if found is not None else Desired(())
+
+    def _wanted_of_all(self, name: str) -> Desired:
+        hosted = self._wishes.hosted
+        own = hosted.desired.roles if hosted is not None and hosted.host.name == name else ()
+        return Desired((*self._wanted(name).roles, *own))
+
+    def _own(self) -> render.Hosted:
+        assert self._wishes.hosted is not None, "asked only where the spec has controller.host"
+        return self._wishes.hosted
 
     def _by_site(self, names: Iterable[str]) -> dict[str, list[str]]:
         sites: dict[str, list[str]] = {}
         for name in names:
-            sites.setdefault(self._pools[name].site, []).append(name)
+            sites.setdefault(self._site_of(name), []).append(name)
         return sites
 
     # --- acting ---------------------------------------------------------------------------------------------------
@@ -189,6 +227,41 @@ class MetalHosts:
         results = _run(ansible.play(play, self._tell))
         return [_result(results[name]) for name in names]
 
+    def configure_controller(self) -> HostResult:
+        """Run the role on the controller's own host, and see that it is as wanted and answers."""
+        name = self._own().host.name
+        folder = self._state / "ansible"
+        render.write(folder, self.rendered())
+        play = ansible.Play(folder, playbook=render.CONTROLLER_PLAYBOOK, hosts=(name,))
+        ran = _result(_run(ansible.play(play, self._tell))[name])
+        if not ran.ok:
+            return replace(ran, error=f"{ran.error}{self._last_words(name)}")
+        seen = _seen(self.controller_sight())
+        if seen.error or not seen.clean:
+            error = seen.error or "it still differs after the role has run: `gangline drift` shows where"
+            return HostResult(name, ok=False, error=error, changed=ran.changed)
+        deadline_us = self._clock.monotonic_us() + ANSWER_S * SECOND
+        while not self._wishes.answers():
+            if self._clock.monotonic_us() > deadline_us:
+                error = f"its unit runs, and nothing answers at its address after {ANSWER_S} s"
+                return HostResult(name, ok=False, error=error, changed=ran.changed)
+            time.sleep(LOOK_EVERY_S / 4)
+        return ran
+
+    def _last_words(self, name: str) -> str:
+        """What the controller itself said last, where its unit is why the role failed."""
+        said = self.ask(
+            name, f"journalctl --unit={CONTROLLER_UNIT} --lines=1 --output=cat --no-pager --quiet"
+        )
+        words = (
+            said.stdout.decode(errors="replace").strip() if isinstance(said, Ran) and said.code == 0 else ""
+        )
+        return f"; the controller's last words: {words}" if words else ""
+
+    def ask(self, name: str, script: str) -> Ran | Unreached | InputError:
+        """What one host answers to a shell script as root; why it could not be asked."""
+        return self._answers([name], script)[name]
+
     def rendered(self) -> render.Files:
         """The folder that Ansible runs on."""
         wishes = self._wishes
@@ -200,6 +273,7 @@ class MetalHosts:
             ca=wishes.ca_pem,
             ca_path=wishes.ca_path,
             controller_url=wishes.controller_url,
+            hosted=wishes.hosted,
         )
         return render.render(wanted, archive.agent_archive())
 
@@ -240,7 +314,7 @@ class MetalHosts:
         results: list[HostResult] = []
         while left and self._clock.monotonic_us() < deadline_us:
             await asyncio.sleep(LOOK_EVERY_S)
-            for checked in await self._check(list(left)):
+            for checked in await self._check(list(left), self._wanted):
                 sight = checked.sight
                 if sight.facts is None or sight.facts.boot_id == before[sight.host]:
                     continue

@@ -10,12 +10,24 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.model.cluster import ClusterSpec, GpuSpec, Host, Pool, Site, SiteKind, Ssh, System
+from orchestrator.model.cluster import (
+    ClusterSpec,
+    Controller,
+    GpuSpec,
+    Host,
+    Pool,
+    Site,
+    SiteKind,
+    Ssh,
+    System,
+)
 from orchestrator.model.errors import Conflict
 from orchestrator.model.host import Desired, Item, ItemKind, RoleState
 from orchestrator.planning.desired import Resolved, desired
+from orchestrator.planning.desired_controller import desired_controller
 from orchestrator.provision.metal import archive, render
 from orchestrator.provision.metal.check import plain_roles
+from orchestrator.provision.metal.controller_archive import ControllerArchive
 
 AGENT = archive.Archive(b"PK", "ab" * 32)
 SITE = Site(
@@ -61,12 +73,44 @@ def test_every_file_says_in_its_first_line_that_it_is_generated() -> None:
 def test_inventory_has_every_host_in_the_group_of_its_pool() -> None:
     groups = loaded(render.render(rendering(), AGENT), "inventory.yml")["all"]["children"]
 
+    nodes = groups.pop(render.NODES)
     assert {group: list(each["hosts"]) for group, each in groups.items()} == {
         "gpu": ["n1", "n2"],
         "cpu": ["n3"],
     }
+    assert nodes == {"children": {"gpu": {}, "cpu": {}}}
     assert groups["gpu"]["hosts"]["n2"] == {"gangline_address": "10.0.0.2"}
     assert groups["cpu"]["hosts"]["n3"] == {"gangline_address": "n3"}, "no inventory line: by its name"
+
+
+def hosted(name: str, tmp_path: Path) -> render.Hosted:
+    """The controller's own host, with an archive of three bytes."""
+    (tmp_path / "c.pyz").write_bytes(b"PK!")
+    spec = replace(SPEC, controller=Controller("https://n1:7443", host=name))
+    host = Host(name, "10.0.0.9")
+    wanted = desired_controller(replace(spec, sites=(replace(SITE, hosts=(host,)),)), "cd" * 32)
+    return render.Hosted(host, SITE, wanted, ControllerArchive(tmp_path / "c.pyz", "cd" * 32))
+
+
+@pytest.mark.parametrize("name", ["c1", "n1"])
+def test_the_controllers_host_has_a_playbook_of_its_own_whether_it_is_a_node_or_not(
+    name: str, tmp_path: Path
+) -> None:
+    own = hosted(name, tmp_path)
+    files = render.render(rendering(hosted=own), AGENT)
+
+    groups = loaded(files, "inventory.yml")["all"]["children"]
+    assert groups[render.CONTROLLER] == {"hosts": {name: {"gangline_address": "10.0.0.9"}}}
+    assert groups[render.NODES] == {"children": {"gpu": {}, "cpu": {}}}
+    found = loaded(files, f"group_vars/{render.CONTROLLER}.yml")
+    assert [{"role": "controller", "items": found["gangline_controller_items"]}] == plain_roles(own.desired)
+    assert found["ansible_user"] == "ops"
+    assert files["files/gangline-controller.pyz"] == b"PK!"
+    assert loaded(files, "controller.yml")[0]["import_playbook"].endswith("stacks/metal/controller.yml")
+
+
+def test_without_a_host_of_its_own_nothing_is_said_of_a_controller() -> None:
+    assert [path for path in render.render(rendering(), AGENT) if "controller" in path] == []
 
 
 def test_group_vars_are_the_desired_items() -> None:
@@ -117,7 +161,7 @@ def test_a_pool_with_a_name_of_ansibles_or_of_a_host_gets_a_group_of_its_own(nam
     files = render.render(rendering(spec), AGENT)
 
     assert f"group_vars/pool_{name}.yml" in files
-    assert list(loaded(files, "inventory.yml")["all"]["children"]) == [f"pool_{name}"]
+    assert list(loaded(files, "inventory.yml")["all"]["children"]) == [f"pool_{name}", render.NODES]
 
 
 def test_ssh_is_ganglines_own_where_it_has_one_and_the_specs_by_hand() -> None:
