@@ -38,8 +38,10 @@ AGENT_STATE = "/var/lib/gangline-agent"  # DESIGN section 7
 AGENT_UNIT = "gangline-agent.service"
 AGENT_UNIT_FILE = f"/etc/systemd/system/{AGENT_UNIT}"
 JOIN_TOKEN_FILE = "/etc/gangline/join"  # noqa: S105 - where it lies, not what it is; the agent's enrolment writes it
-# What lets a host in; they leave it when it is retired. The last one is the node's key pair (agent/keypair.py).
-SECRETS = (JOIN_TOKEN_FILE, f"{AGENT_STATE}/token", f"{AGENT_STATE}/identity.pem")
+SECRETS = (  # what lets a host in, as patterns of a shell (agent/keypair.py); they leave it when it is retired
+    JOIN_TOKEN_FILE,
+    *(f"{AGENT_STATE}/{name}" for name in ("token", "identity.pem", "joining-*.key")),
+)
 SYSCTL_FILE = "/etc/sysctl.d/90-gangline.conf"
 TIME_FILE = "/etc/chrony/conf.d/gangline.conf"
 TIME_UNIT = "chrony.service"
