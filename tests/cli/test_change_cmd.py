@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import change_cmd, changing, choices
+from orchestrator.cli import change_cmd, changing, choices, looking
 from orchestrator.model.apply import Outcome
 from orchestrator.model.change import Change, ChangeKind, ChangeSet, PlanStep, Source, StepKind, UpdateClass
 from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind
@@ -218,7 +218,7 @@ def test_codes_of_drift(
     code: int,
     form: str,
 ) -> None:
-    monkeypatch.setattr(changing, "drift_of", lambda *_: list(sights))
+    monkeypatch.setattr(looking, "drift_of", lambda *_: list(sights))
     assert gangline("drift", "c.yaml", "-o", form).code == code
 
 
@@ -226,7 +226,7 @@ def test_what_differs_is_reverted_or_adopted(
     gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sights = [seen("h1", SYSCTL, PACKAGE), seen("h2", SYSCTL), seen("h3", FILE), UNSEEN]
-    monkeypatch.setattr(changing, "drift_of", lambda *_: sights)
+    monkeypatch.setattr(looking, "drift_of", lambda *_: sights)
     said = gangline("drift", "c.yaml")
     assert said.out == (
         "h[1-2]: sysctl net.core.somaxconn, value: 128, wanted 4096  [base]\n"

@@ -57,8 +57,8 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> Hosts:
         def __init__(self, access: Any, clock: Any) -> None:
             self.access = access
 
-        async def run_on(self, names: Iterable[str], argv: Sequence[str]) -> dict[str, Any]:
-            return {name: there.run(name, argv[-1]) for name in names}
+        async def run_on(self, names: Iterable[str], argv: Sequence[str], script: bytes) -> dict[str, Any]:
+            return {name: there.run(name, script.decode()) for name in names}
 
     monkeypatch.setattr(module, "Channel", Channel)
     return there
