@@ -73,12 +73,13 @@ _host_keys = click.option(
 @click.option("--no-look", is_flag=True, help="Do not look at hosts: they count as being what was recorded.")
 @_limit
 @options.consent
+@options.defer
 @_host_keys
 @options.skip
 @options.output("text", "json", "markdown")
 @options.controller
 def plan(
-    file: str, out: str | None, detailed_exitcode: bool, no_look: bool, limit: str, **choices: tuple[str, ...]
+    file: str, out: str | None, detailed_exitcode: bool, no_look: bool, limit: str, **choices: Any
 ) -> int:
     """Show what `apply` would change; change nothing.
 
@@ -164,13 +165,12 @@ def client_or_none(file: str, *, at_its_address: bool = False) -> Client | None:
 )
 @_limit
 @options.consent
+@options.defer
 @_host_keys
 @options.yes
 @options.skip
 @options.controller
-def apply(
-    file: str, saved: str | None, limit: str, yes: bool, reboot_s: int | None, **choices: tuple[str, ...]
-) -> int:
+def apply(file: str, saved: str | None, limit: str, yes: bool, reboot_s: int | None, **choices: Any) -> int:
     """Make the cluster what its file says.
 
     Every step is in the controller's journal before and after; a killed apply is run again and goes on. The first batch
@@ -237,6 +237,8 @@ def _check_saved(path: str, now: ChangeSet) -> None:
         )
         if before != after
     ]
+    if not moved and (saved.changes, saved.desired) != (now.changes, now.desired):
+        moved = ["what Gangline makes of them (another version or other options)"]
     if moved:
         raise Conflict(
             "apply.stale-plan",
@@ -263,7 +265,7 @@ def carry_out(
     if not wanted.steps and not _unsettled(client):
         note(f"cluster {wanted.cluster}: nothing to change")
         return PARTLY if wanted.unseen else 0
-    if not quiet or not yes:
+    if not quiet or not yes or wanted.own():
         note(plan_words.words(wanted))
     if not yes and not _agreed():
         raise Refused("apply.not-agreed", "nothing was changed", "give --yes where nobody can be asked")
@@ -355,7 +357,7 @@ def _drift_json(sights: list[Sight]) -> None:
 
 def _drift_text(sights: list[Sight]) -> None:
     """Hosts that differ alike in one line; then what can be done about each difference."""
-    from orchestrator.cli.changing import adopt_advice
+    from orchestrator.cli.looking import adopt_advice
 
     alike: dict[tuple[str, ...], list[str]] = {}
     for sight in sights:

@@ -8,7 +8,6 @@ imported inside the functions that need them.
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import socket
 import subprocess
@@ -378,10 +377,12 @@ def look_at(
     see: bool = True,
     limit: str = "",
     consents: Sequence[str] = (),
+    defer: bool = False,
     full: bool = False,
     host_keys: Sequence[str] = (),
 ) -> Look:
-    """The same for a spec that was read already. `host_keys`: hosts whose present key is to be believed."""
+    """The same for a spec that was read already. `host_keys`: hosts whose present key is to be believed; `defer`: put
+    off what only this version of Gangline wants."""
     from orchestrator import catalog
     from orchestrator.cli.looking import View, view_of
     from orchestrator.planning.hosted import with_controller
@@ -410,7 +411,7 @@ def look_at(
         workload_of(client),
         SystemClock().now_us(),
         means.resolved,
-        Choices(agreed),
+        Choices(agreed, defer),
     )
     if seen.controller is not None:
         made = with_controller(made, seen.controller, seen.hosted.desired if seen.hosted else Desired(()))
@@ -488,12 +489,3 @@ def rendered(file: str) -> Files:
             hosted.hint,
         )
     return hosts_for(spec, state, means, means.by_pool, hosted=hosted).rendered()
-
-
-def adopt_advice(kind: str, name: str, value: str, found: str) -> list[str]:
-    """How the file would say what a host has, as a patch to its `system`; nothing where the file can't say it."""
-    if kind == "sysctl" and found:
-        return ["to adopt it:", f"+  system: {{sysctls: {{{name}: {json.dumps(found)}}}}}"]
-    if kind == "package" and value == "version" and found:
-        return ["to adopt it:", f"+  system: {{packages: {{{name}: {json.dumps(found)}}}}}"]
-    return []

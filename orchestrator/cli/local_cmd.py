@@ -61,8 +61,9 @@ TICK_S = 0.1  # between two looks at the nodes
     "--full", is_flag=True, help="Run the roles on all hosts of metal sites, whether they differ or not."
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before work is drained.")
+@options.defer
 @options.skip
-def up(file: str, timeout: int, full: bool, yes: bool) -> int:
+def up(file: str, timeout: int, yes: bool, **choices: bool) -> int:
     """Bring a cluster up: controller, nodes, ready.
 
     Nodes of `local` sites are played by this machine: one agent each, GPUs real where there are any, else emulated.
@@ -75,23 +76,23 @@ def up(file: str, timeout: int, full: bool, yes: bool) -> int:
     spec = read_cluster(file)
     Contexts.load()  # what can't be read ends this before anything is started
     if spec.controller.host:
-        return _metal(spec, file, hosting.up(spec), full=full, yes=yes)
+        return _metal(spec, file, hosting.up(spec), yes=yes, **choices)
     bringing = Bringing(spec)
     hosting.check_not_moved(spec, bringing.state)
     context = bringing.controller()
     remember(context)
-    code = _metal(spec, file, context, full=full, yes=yes) if bringing.hosts else 0
+    code = _metal(spec, file, context, yes=yes, **choices) if bringing.hosts else 0
     return max(code, bringing.nodes(context, timeout)) if bringing.plays or not bringing.hosts else code
 
 
-def _metal(spec: ClusterSpec, file: str, context: Context, *, full: bool, yes: bool) -> int:
-    """The hosts of metal sites, put right where they differ."""
+def _metal(spec: ClusterSpec, file: str, context: Context, *, yes: bool, **choices: bool) -> int:
+    """The hosts of metal sites, put right where they differ; `choices` as `up` has them (full, defer)."""
     from orchestrator.cli.change_cmd import carry_out
     from orchestrator.cli.changing import commit_of, look_at
     from orchestrator.cli.contexts import connect
 
     with connect(context, patience_s=20.0) as client:
-        found = look_at(spec, client, full=full)
+        found = look_at(spec, client, **choices)
         calm = not found.plan.work and not found.plan.blockers
         return carry_out(found, client, commit_of(file), yes=yes or calm, quiet=True)
 

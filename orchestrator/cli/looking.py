@@ -1,11 +1,12 @@
 """Looking at the hosts of a cluster: its nodes, and its controller's own host if it has one, each once.
 
-Comes in: a checked spec, what was recorded, which hosts are meant. Goes out: a `View`, or the sights of a drift report.
-Called by: changing (plans), change_cmd (drift). Nothing here acts on a host.
+Comes in: a checked spec, what was recorded, which hosts are meant. Goes out: a `View`, or the sights of a drift report
+and how to adopt what one tells. Called by: changing (plans), change_cmd (drift). Nothing here acts on a host.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,3 +66,12 @@ def drift_of(file: str, client: Client | None, limit: str) -> list[Sight]:
         replace(one, drift=(*own.drift, *one.drift)) if one.host == own.host else one for one in view.nodes
     ]
     return both if any(one.host == own.host for one in both) else [own, *both]
+
+
+def adopt_advice(kind: str, name: str, value: str, found: str) -> list[str]:
+    """How the file would say what a host has, as a patch to its `system`; nothing where the file can't say it."""
+    if kind == "sysctl" and found:
+        return ["to adopt it:", f"+  system: {{sysctls: {{{name}: {json.dumps(found)}}}}}"]
+    if kind == "package" and value == "version" and found:
+        return ["to adopt it:", f"+  system: {{packages: {{{name}: {json.dumps(found)}}}}}"]
+    return []

@@ -90,6 +90,15 @@ def consent(function: F) -> F:
     )(function)
 
 
+def defer(function: F) -> F:
+    """`--defer`, for what only this version of Gangline wants."""
+    return click.option(
+        "--defer",
+        is_flag=True,
+        help="Leave for later what this version of Gangline wants on nodes and the file does not.",
+    )(function)
+
+
 def yes(function: F) -> F:
     """`--yes`."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)

@@ -164,3 +164,7 @@ class ChangeSet:
     def empty(self) -> bool:
         """Whether there is nothing to do now; deferred changes wait."""
         return all(change.deferred for change in self.changes)
+
+    def own(self) -> tuple[Change, ...]:
+        """What this version of Gangline would change now although the file does not: never applied unseen."""
+        return tuple(one for one in self.changes if one.source is Source.GANGLINE and not one.deferred)

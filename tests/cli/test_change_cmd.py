@@ -7,6 +7,7 @@ and people go by.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,20 @@ import pytest
 
 from orchestrator.cli import change_cmd, changing, choices, looking
 from orchestrator.model.apply import Outcome
-from orchestrator.model.change import Change, ChangeKind, ChangeSet, PlanStep, Source, StepKind, UpdateClass
+from orchestrator.model.change import (
+    Change,
+    ChangeKind,
+    ChangeSet,
+    PlanStep,
+    Source,
+    StepKind,
+    UpdateClass,
+    WorkEffect,
+    WorkFate,
+)
 from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind
-from orchestrator.model.host import Drift, ItemKind, Sight, Step
+from orchestrator.model.host import Desired, Drift, ItemKind, PoolDesired, Sight, Step
+from orchestrator.planning.world import NodeNow, Recorded
 from orchestrator.provision.applying import Report
 from tests.cli.conftest import Said
 
@@ -148,7 +160,13 @@ def test_a_consent_that_nothing_asks_for_is_told_with_the_nearest(capsys: pytest
 SPEC = ClusterSpec("lab", sites=(Site("hall", SiteKind.METAL),), pools=(Pool("p", "hall", ("h1", "h2")),))
 
 
-def ended(monkeypatch: pytest.MonkeyPatch, report: Report, unseen: tuple[str, ...] = ()) -> int:
+def ended(
+    monkeypatch: pytest.MonkeyPatch,
+    report: Report,
+    unseen: tuple[str, ...] = (),
+    changes: tuple[Change, ...] = (),
+    quiet: bool = False,
+) -> int:
     """The exit code of an apply with one step that came to this."""
 
     class Applier:
@@ -157,10 +175,10 @@ def ended(monkeypatch: pytest.MonkeyPatch, report: Report, unseen: tuple[str, ..
 
     monkeypatch.setattr(changing, "applier", lambda *_: Applier())
     step = PlanStep("record", StepKind.RECORD, "the file")
-    plan = ChangeSet("lab", "w", "r", "o", steps=(step,), unseen=unseen)
+    plan = ChangeSet("lab", "w", "r", "o", changes, steps=(step,), unseen=unseen)
     look: Any = changing.Look(SPEC, Path(), None, None, plan)  # type: ignore[arg-type]
     client: Any = None
-    return change_cmd.carry_out(look, client, "", yes=True)
+    return change_cmd.carry_out(look, client, "", yes=True, quiet=quiet)
 
 
 def test_what_is_not_done_has_its_own_code_and_is_listed(
@@ -185,6 +203,115 @@ def test_enough_good_hosts_are_enough_and_the_bad_ones_are_named(
 def test_a_host_that_nobody_could_look_at_is_not_called_done(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ended(monkeypatch, Report("apply-3")) == 0
     assert ended(monkeypatch, Report("apply-3"), unseen=("h2: tcp: no answer",)) == 4
+
+
+# --- saved plans ------------------------------------------------------------------------------------------------------
+
+CHANGE = Change("queues[a].weight", ChangeKind.CHANGED, UpdateClass.CONTROLLER, Source.SPEC, "1", "2")
+RECORD = PlanStep("record", StepKind.RECORD, "the file")
+REVIEWED = ChangeSet("lab", "w", "r", "o", (CHANGE,), (RECORD,))
+
+
+def applied_after(
+    gangline: Run, monkeypatch: pytest.MonkeyPatch, before: ChangeSet, now: ChangeSet
+) -> tuple[Said, list[ChangeSet]]:
+    """`plan --out` in one world and `apply --plan` in another; what was carried out."""
+    done: list[ChangeSet] = []
+
+    class Applier:
+        def run(self, plan: ChangeSet) -> Report:
+            done.append(plan)
+            return Report("apply-3")
+
+    def seeing(plan: ChangeSet) -> Callable[..., Any]:
+        return lambda *_, **__: changing.Look(SPEC, Path(), None, None, plan)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(change_cmd, "client_or_none", lambda *_, **__: object())
+    monkeypatch.setattr(changing, "applier", lambda *_: Applier())
+    monkeypatch.setattr(changing, "look", seeing(before))
+    assert gangline("plan", "c.yaml", "--out", "plan.json").code == 0
+    monkeypatch.setattr(changing, "look", seeing(now))
+    return gangline("apply", "c.yaml", "--plan", "plan.json", "--yes"), done
+
+
+def test_a_saved_plan_applies_while_the_world_is_as_it_was(
+    gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs come and go: what they mean for the plan is shown anew, and no reason to review it again."""
+    now = replace(REVIEWED, work=(WorkEffect(7, "alice", WorkFate.DRAINED, ("h1",), 0, "it ends"),))
+    said, done = applied_after(gangline, monkeypatch, REVIEWED, now)
+    assert (said.code, done) == (0, [now])
+
+
+@pytest.mark.parametrize(
+    ("now", "moved"),
+    [
+        (replace(REVIEWED, wanted="x"), "the file changed"),
+        (replace(REVIEWED, recorded="x"), "what was recorded changed"),
+        (replace(REVIEWED, observed="x"), "what is on the hosts changed"),
+        (replace(REVIEWED, wanted="x", observed="x"), "the file and what is on the hosts changed"),
+        (replace(REVIEWED, changes=(CHANGE, replace(CHANGE, source=Source.GANGLINE))), "another version"),
+        (replace(REVIEWED, desired=(PoolDesired("p", "d", Desired(())),)), "another version"),
+    ],
+)
+def test_a_saved_plan_of_another_world_is_refused(
+    gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch, now: ChangeSet, moved: str
+) -> None:
+    said, done = applied_after(gangline, monkeypatch, REVIEWED, now)
+    assert (said.code, done) == (1, [])
+    assert "[apply.stale-plan]" in said.err
+    assert moved in said.err
+
+
+def test_what_is_no_saved_plan_is_refused(gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_cmd, "client_or_none", lambda *_, **__: object())
+    monkeypatch.setattr(
+        changing,
+        "look",
+        lambda *_, **__: changing.Look(SPEC, Path(), None, None, REVIEWED),  # type: ignore[arg-type]
+    )
+    for text in ("", "{}", '{"kind": "Plan"}', '{"apiVersion": "gangline/v1", "kind": "Plan"}'):
+        Path("plan.json").write_text(text)
+        said = gangline("apply", "c.yaml", "--plan", "plan.json", "--yes")
+        assert (said.code, "[apply.bad-plan]" in said.err) == (2, True), text
+
+
+# --- what Gangline wants by itself ------------------------------------------------------------------------------------
+
+
+def test_what_this_version_wants_can_be_put_off(
+    gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = changing.read("c.yaml")
+    (now,) = changing.means_of(spec, changing.state_of(spec)).desired
+    (first, *others) = now.desired.roles
+    older = PoolDesired("p", "d", Desired((replace(first, items=first.items[1:]), *others)))
+    recorded = Recorded(spec, (older,), tuple(NodeNow(name) for name in ("h1", "h2", "h3")))
+    monkeypatch.setattr(changing, "recorded_of", lambda _: recorded)
+
+    said = [
+        gangline("plan", "c.yaml", "--no-look", "--detailed-exitcode", *more) for more in ((), ("--defer",))
+    ]
+
+    assert [one.code for one in said] == [3, 0]
+    assert "can wait" not in said[0].out
+    assert "nothing to change now" in said[1].out
+    assert "can wait" in said[1].out
+
+
+@pytest.mark.parametrize("verb", ["plan", "apply", "up"])
+def test_each_verb_that_plans_can_put_it_off(gangline: Run, verb: str) -> None:
+    assert "--defer" in gangline(verb, "--help").out
+
+
+@pytest.mark.parametrize(("source", "shown"), [(Source.GANGLINE, True), (Source.SPEC, False)])
+def test_what_gangline_wants_by_itself_is_never_carried_out_unseen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], source: Source, shown: bool
+) -> None:
+    """Also by `up`, which does not ask where no work is disturbed."""
+    change = Change("pool[p].unit[x].active", ChangeKind.CHANGED, UpdateClass.IN_PLACE, source, "no", "yes")
+    assert ended(monkeypatch, Report("apply-3"), changes=(change,), quiet=True) == 0
+    assert ("unit[x].active: no -> yes" in capsys.readouterr().err) is shown
 
 
 # --- drift ------------------------------------------------------------------------------------------------------------
@@ -244,7 +371,7 @@ def test_what_differs_is_reverted_or_adopted(
 def test_what_is_adopted_is_a_file_that_passes(gangline: Run, file: Path) -> None:
     """The printed lines, put into the site as they stand, are valid."""
     for one in (SYSCTL, PACKAGE):
-        (_, line) = changing.adopt_advice(str(one.kind), one.name, one.value, one.found)
+        (_, line) = looking.adopt_advice(str(one.kind), one.name, one.value, one.found)
         patch = line.removeprefix("+").strip()
         file.write_text(CLUSTER.replace("kind: metal}", f"kind: metal, {patch}}}"))
         assert gangline("validate", "c.yaml").code == 0
