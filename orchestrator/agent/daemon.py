@@ -62,6 +62,7 @@ class Daemon:
         starter.forked = self.supervisor.adopt_nursery
         self.context = self._context()
         self.facts = self._measure()
+        self.heard_us = 0  # when what the controller has answered last was sent
         self.lease_end_us = 0
         self.lease_us = 0
         board = Board(self.journal, starter, self.loop, self.context, self._changed)
@@ -294,8 +295,11 @@ class Daemon:
         return stepped or asked or self.journal.memory.acked > before
 
     def contact(self, at_us: int, lease_s: int) -> None:
+        """A shorter lease counts from the first answer that has it: the controller goes by no other. Answers may come
+        in another order than they were asked for."""
+        self.heard_us = max(self.heard_us, at_us)
         self.lease_us = lease_s * SECOND
-        self.lease_end_us = max(self.lease_end_us, at_us + self.lease_us)
+        self.lease_end_us = self.heard_us + self.lease_us
         if self.attempts.any_fence():
             self._write_lease()
 

@@ -33,7 +33,7 @@ TAIL_BYTES = 4096
 ORDER_SIGNAL = signal.SIGUSR1  # "read the order file"; blocked from before the fork, so none is missed
 _WATCHED = (signal.SIGCHLD, ORDER_SIGNAL, STOP_SIGNAL)
 _MANAGER = 1  # the process whose STOP_SIGNAL counts
-_LEASE_LOOK_S = 1.0  # the least time between two looks at the lease file
+_LEASE_LOOK_S = 1.0  # between two looks at the lease file
 
 
 def run(directory: str, clock: Clock) -> None:
@@ -193,7 +193,9 @@ class Shepherd:
         now, end = self.clock.monotonic_us(), read_lease(self.plan.lease)
         grace = min(self.plan.stop.grace_s * SECOND, max(0, end.length_us) // 4)
         if now < end.at_us - grace:
-            self.lease_us = max(end.at_us - grace, now + int(_LEASE_LOOK_S * SECOND))
+            self.lease_us = now + int(
+                _LEASE_LOOK_S * SECOND
+            )  # not at its end: it may have become shorter by then
             return
         self.fenced = True
         self.lease_us = 0

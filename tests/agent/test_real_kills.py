@@ -397,6 +397,22 @@ def test_lost_contact_fences_only_who_chose_it(
     assert alive(kept)
 
 
+def test_a_lease_that_becomes_shorter_fences_in_time(agent: RunningAgent, controller: FakeController) -> None:
+    """A controller that was started again with a shorter lease starts the job elsewhere sooner, too."""
+    agent.start()
+    controller.run("n1", FIRST, launch_of("sleep", "300", on_lost=OnLost.SELF_FENCE))
+    fenced = controller.wait_for(FIRST, EventKind.STARTED).pids[0]
+    seen = len(controller.requests)
+    controller.lease_s = 2
+    controller.run("n1", AttemptId(2, 1), launch_of("sleep", "300"))  # an answer that has the new lease
+    controller.wait_for(AttemptId(2, 1), EventKind.STARTED)
+    controller.wait(lambda: len(controller.requests) > seen + 2, "the lease is known")
+    os.kill(agent.pid, signal.SIGSTOP)
+    until(lambda: not alive(fenced), "fenced", 4.0)
+    os.kill(agent.pid, signal.SIGCONT)
+    assert controller.wait_for(FIRST, EventKind.ENDED).cause == "fenced"
+
+
 def test_reads_survive_the_agent(agent: RunningAgent, controller: FakeController) -> None:
     agent.start()
     controller.run("n1", FIRST, shell("echo kept"))
