@@ -31,6 +31,7 @@ HOST_FIELDS = ("ansible_host", "bmc", "bmc_user", "bmc_password", "mac", "rack")
 
 _RANGE = re.compile(r"\[([0-9]{1,9}|[a-z]|[A-Z]):([0-9]{1,9}|[a-z]|[A-Z])(?::([0-9]{1,4}))?\]")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_NO_NAME = "hosts are named with letters, digits, '.', '-' and '_', ranges are written [01:32]"
 _GROUP = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _ADDRESS = re.compile(HOST_PATTERN)
@@ -326,6 +327,8 @@ def expand_range(pattern: str) -> list[str] | str:
     """The names that an Ansible host pattern stands for, or the reason why it is none."""
     pieces: list[list[str]] = []
     count, position = 1, 0
+    if "[" not in pattern:  # nearly all lines, of which there may be ten thousand
+        return [pattern] if _is_name(pattern) else _NO_NAME
     for found in _RANGE.finditer(pattern):
         pieces.append([pattern[position : found.start()]])
         piece = _one_range(found[1], found[2], found[3], MOST_NODES // count)
@@ -336,10 +339,11 @@ def expand_range(pattern: str) -> list[str] | str:
         position = found.end()
     pieces.append([pattern[position:]])
     names = ["".join(chosen) for chosen in product(*pieces)]
-    for name in (names[0], names[-1]):
-        if len(name) > LONGEST_NAME or not _HOST.fullmatch(name):
-            return "hosts are named with letters, digits, '.', '-' and '_', ranges are written [01:32]"
-    return names
+    return names if _is_name(names[0]) and _is_name(names[-1]) else _NO_NAME
+
+
+def _is_name(name: str) -> bool:
+    return len(name) <= LONGEST_NAME and _HOST.fullmatch(name) is not None
 
 
 def _one_range(low: str, high: str, step: str | None, most: int) -> list[str] | str:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from orchestrator import catalog
 from orchestrator.model.change import ChangeSet, PlanStep, StepKind
-from orchestrator.model.host import Step
+from orchestrator.model.host import ItemKind, Step
 from orchestrator.planning.plan import plan
 from orchestrator.planning.world import Left, Observed, Recorded, Workload, left_by, owed_by, with_left
-from tests.planning.scene import NOW, RESOLVED, base, document, facts, load, recorded_desired, sight
+from tests.planning.scene import NOW, RESOLVED, base, document, drifted, facts, load, recorded_desired, sight
 
 
 def step(kind: StepKind, *nodes: str) -> PlanStep:
@@ -77,9 +77,12 @@ def test_what_changes_the_plan_does_not_match() -> None:
         Observed((replace(sight("h100-01"), reached=Step.AUTH, facts=None),)),
         Observed((sight("h100-01"), sight("h100-02"))),
         Observed((sight("h100-01"),), looked=False),
+        Observed((sight("h100-01", drifted(ItemKind.SYSCTL, "vm.swappiness", "value", "10", "60")),)),
+        Observed((sight("h100-01", drifted(ItemKind.SYSCTL, "vm.swappiness", "value", "10", "61")),)),
+        Observed((replace(sight("h100-01"), checked=False),)),
     )
 
-    assert len({first, *(made_from(other).observed for other in others)}) == 6
+    assert len({first, *(made_from(other).observed for other in others)}) == 1 + len(others)
 
 
 def test_another_record_does_not_match() -> None:
