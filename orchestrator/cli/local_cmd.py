@@ -14,7 +14,7 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -63,7 +63,7 @@ TICK_S = 0.1  # between two looks at the nodes
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before work is drained.")
 @options.defer
 @options.skip
-def up(file: str, timeout: int, yes: bool, **choices: bool) -> int:
+def up(file: str, timeout: int, yes: bool, **choices: Any) -> int:
     """Bring a cluster up: controller, nodes, ready.
 
     Nodes of `local` sites are played by this machine: one agent each, GPUs real where there are any, else emulated.
@@ -85,7 +85,7 @@ def up(file: str, timeout: int, yes: bool, **choices: bool) -> int:
     return max(code, bringing.nodes(context, timeout)) if bringing.plays or not bringing.hosts else code
 
 
-def _metal(spec: ClusterSpec, file: str, context: Context, *, yes: bool, **choices: bool) -> int:
+def _metal(spec: ClusterSpec, file: str, context: Context, *, yes: bool, **choices: Any) -> int:
     """The hosts of metal sites, put right where they differ; `choices` as `up` has them (full, defer)."""
     from orchestrator.cli.change_cmd import carry_out
     from orchestrator.cli.changing import commit_of, look_at

@@ -27,6 +27,7 @@ from orchestrator.model.change import (
     WorkFate,
 )
 from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind
+from orchestrator.model.errors import Refused
 from orchestrator.model.host import Desired, Drift, ItemKind, PoolDesired, Sight, Step
 from orchestrator.planning.world import NodeNow, Recorded
 from orchestrator.provision.applying import Report
@@ -166,6 +167,7 @@ def ended(
     unseen: tuple[str, ...] = (),
     changes: tuple[Change, ...] = (),
     quiet: bool = False,
+    blockers: tuple[str, ...] = (),
 ) -> int:
     """The exit code of an apply with one step that came to this."""
 
@@ -175,7 +177,7 @@ def ended(
 
     monkeypatch.setattr(changing, "applier", lambda *_: Applier())
     step = PlanStep("record", StepKind.RECORD, "the file")
-    plan = ChangeSet("lab", "w", "r", "o", changes, steps=(step,), unseen=unseen)
+    plan = ChangeSet("lab", "w", "r", "o", changes, steps=(step,), unseen=unseen, blockers=blockers)
     look: Any = changing.Look(SPEC, Path(), None, None, plan)  # type: ignore[arg-type]
     client: Any = None
     return change_cmd.carry_out(look, client, "", yes=True, quiet=quiet)
@@ -203,6 +205,49 @@ def test_enough_good_hosts_are_enough_and_the_bad_ones_are_named(
 def test_a_host_that_nobody_could_look_at_is_not_called_done(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ended(monkeypatch, Report("apply-3")) == 0
     assert ended(monkeypatch, Report("apply-3"), unseen=("h2: tcp: no answer",)) == 4
+
+
+def test_a_refused_plan_is_shown_and_not_carried_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Refused, match="gone for good"):
+        ended(monkeypatch, Report("apply-3"), blockers=("storage[home]: gone for good",))
+    assert "apply would refuse this:\n  ! storage[home]: gone for good" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("unseen", "code"), [((), 0), (("h2: tcp: no answer",), 4)])
+def test_nothing_to_change_says_whether_all_were_looked_at(unseen: tuple[str, ...], code: int) -> None:
+    class Client:
+        def applies(self) -> list[Any]:
+            return []
+
+    plan = ChangeSet("lab", "w", "r", "o", unseen=unseen)
+    look: Any = changing.Look(SPEC, Path(), None, None, plan)  # type: ignore[arg-type]
+    client: Any = Client()
+    assert change_cmd.carry_out(look, client, "", yes=True) == code
+
+
+# --- which hosts are looked at ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "looked"),
+    [("", ["h1", "h2", "h3"]), ("h2", ["h2"]), ("h[1-2]", ["h1", "h2"])],
+)
+@pytest.mark.parametrize("verb", ["plan", "drift"])
+def test_only_the_hosts_that_are_meant_are_looked_at(
+    gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch, verb: str, limit: str, looked: list[str]
+) -> None:
+    asked: list[str] = []
+
+    class Hosts:
+        def sights(self, names: list[str]) -> list[Sight]:
+            asked.extend(names)
+            return [seen(name) for name in names]
+
+    monkeypatch.setattr(looking, "hosts_for", lambda *_, **__: Hosts())
+    assert gangline(verb, "c.yaml", "--limit", limit).code == 0
+    assert asked == looked
 
 
 # --- saved plans ------------------------------------------------------------------------------------------------------

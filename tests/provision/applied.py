@@ -30,6 +30,7 @@ class PaperNode:
     jobs: dict[int, float] = field(default_factory=dict)
     deadline_us: int = 0
     then: str = "wait"
+    ending: float = 0.0  # seconds from a deadline until what the controller ends then is gone
     clean: bool = True
     broken: bool = False  # roles fail on it
     deaf: bool = False  # the roles say that all is well, and nothing has changed
@@ -70,9 +71,8 @@ class Paper:
             node.called = node.boots
             node.stranger = max(0.0, node.stranger - seconds)
             for job, left in list(node.jobs.items()):
-                late = (
-                    node.deadline_us and self.clock.monotonic_us() > node.deadline_us and node.then != "wait"
-                )
+                end_us = node.deadline_us + node.ending * SECOND
+                late = node.deadline_us and self.clock.monotonic_us() > end_us and node.then != "wait"
                 if late or (left and left <= seconds):
                     self.gone(job)
                 elif left:

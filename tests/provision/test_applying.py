@@ -200,6 +200,17 @@ def test_a_host_that_comes_back_otherwise_than_it_went_fails() -> None:
     assert not world.nodes_by_name["p1"].open
 
 
+@pytest.mark.parametrize(("ending", "outcome"), [(60.0, Outcome.DONE), (1e6, Outcome.PARTIAL)])
+def test_what_is_being_ended_at_the_deadline_has_its_grace(ending: float, outcome: Outcome) -> None:
+    """A checkpoint takes its time; what does not end at all stops the change."""
+    world = paper(nodes=2, deadline_s=60, then=DrainThen.CHECKPOINT)
+    world.nodes_by_name["p1"].jobs = {7: 0.0}
+    world.nodes_by_name["p1"].ending = ending
+    report = carry_out(world, plan(("p1",)))
+    assert report.outcome is outcome
+    assert ("configure p1" in world.done) is (outcome is Outcome.DONE)
+
+
 def test_an_agent_that_has_only_answered_before_the_reboot_is_no_proof() -> None:
     world = paper(nodes=2)
     world.nodes_by_name["p1"].marks["updating"] = "an apply"
