@@ -15,6 +15,7 @@ from orchestrator.controller.commands import CreateToken
 from orchestrator.controller.service import Controller
 from orchestrator.model.cluster import Role
 from orchestrator.model.errors import Unavailable
+from orchestrator.provision.files import write_whole
 
 ADMIN_TOKEN = "admin.token"  # noqa: S105 - a file's name
 ENDPOINT = "endpoint.json"
@@ -54,14 +55,8 @@ def remove_endpoint(state: Path, epoch: int) -> None:
 
 def write_private(path: Path, text: str) -> None:
     """Replace a file in one step, readable by its owner alone."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        write_whole(path, text.encode())
     except OSError as error:
         raise Unavailable(
             "server.state", f"{path} can't be written: {error.strerror}", path=str(path)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from orchestrator.model.errors import Unavailable
+from orchestrator.provision.files import write_whole
 
 CA_DAYS = 3650
 SERVER_DAYS = 397  # what today's clients take at most
@@ -166,16 +166,3 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def write_whole(path: Path, data: bytes, mode: int) -> None:
-    """Whole or not at all, and never readable by others for a moment."""
-    draft = path.with_name(path.name + ".new")
-    draft.unlink(missing_ok=True)
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        os.write(fd, data)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    draft.replace(path)

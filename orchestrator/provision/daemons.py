@@ -19,6 +19,7 @@ from pathlib import Path
 
 from orchestrator.model.errors import Unavailable
 from orchestrator.provision import detach
+from orchestrator.provision.files import private_folder
 
 LARGEST_LOG = 16 << 20  # bytes; a log that has grown beyond is set aside at the next start
 TICK_S = 0.05  # between two looks at a file that a starting process will write
@@ -47,13 +48,6 @@ class Daemon:
             )
         except (FileNotFoundError, ProcessLookupError):
             return False
-
-
-def private_folder(path: Path) -> None:
-    """Make a folder, and those missing above it, for the owner alone: mkdir's own `parents` go by the umask."""
-    for folder in reversed([path, *path.parents]):
-        with suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
 
 
 class Daemons:

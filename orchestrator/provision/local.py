@@ -20,7 +20,8 @@ from typing import Any
 
 from orchestrator.model.cluster import ClusterSpec, Emulate, Pool, SiteKind
 from orchestrator.model.errors import Conflict
-from orchestrator.provision.daemons import Daemon, Daemons, private_folder
+from orchestrator.provision.daemons import Daemon, Daemons
+from orchestrator.provision.files import private_folder, write_whole
 
 SERVER = "server"
 _AGENT = "agent-"
@@ -176,8 +177,4 @@ class LocalSite:
 
     def _write(self, path: Path, text: str) -> None:
         private_folder(path.parent)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        draft.replace(path)
+        write_whole(path, text.encode())

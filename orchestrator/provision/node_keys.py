@@ -32,7 +32,8 @@ from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from orchestrator.model.errors import InputError, Unavailable
-from orchestrator.provision.certificates import authority, builder, common_name, key_pem, write_whole
+from orchestrator.provision.certificates import authority, builder, common_name, key_pem
+from orchestrator.provision.files import write_whole
 
 FOREVER = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)  # RFC 5280, 4.1.2.5: there is no end
 MOST_KEY = 1024  # characters of a public key as a node sends it; one on P-256 has 124

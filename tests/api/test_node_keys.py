@@ -25,7 +25,7 @@ from orchestrator.model.errors import Unauthenticated
 from orchestrator.model.join_line import JoinLine
 from orchestrator.model.node import NodeFacts
 from orchestrator.model.protocol import JoinRequest, SyncRequest
-from orchestrator.provision import certificates, node_keys
+from orchestrator.provision import certificates, files, node_keys
 from orchestrator.provision.certificates import Certificates, ensure
 from orchestrator.store import backup
 from orchestrator.store.restore import restore
@@ -361,6 +361,6 @@ def self_signed(folder: Path) -> Certificates:
         .add_extension(x509.SubjectAlternativeName([address]), critical=False)
         .sign(key, hashes.SHA256())
     )
-    certificates.write_whole(folder / "key.pem", certificates.key_pem(key), 0o600)
-    certificates.write_whole(folder / "cert.pem", made.public_bytes(serialization.Encoding.PEM), 0o644)
+    files.write_whole(folder / "key.pem", certificates.key_pem(key), 0o600)
+    files.write_whole(folder / "cert.pem", made.public_bytes(serialization.Encoding.PEM), 0o644)
     return Certificates(folder / "cert.pem", folder / "cert.pem", folder / "key.pem")

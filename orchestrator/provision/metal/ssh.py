@@ -24,6 +24,7 @@ from pathlib import Path
 
 from orchestrator.model.cluster import Site
 from orchestrator.model.errors import GanglineError, InputError
+from orchestrator.provision.files import write_whole
 from orchestrator.provision.metal.known_hosts import KnownHosts
 
 CONNECT_S = 3  # for TCP and the server's first words
@@ -247,11 +248,7 @@ def _write(path: Path, text: str) -> None:
             return
     except (OSError, UnicodeDecodeError):
         pass
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    draft.replace(path)
+    write_whole(path, text.encode())
 
 
 def unknown(access: Access, host: str) -> GanglineError:
