@@ -217,6 +217,11 @@ class Bed:
         """The tests' own way in: `ssh -F` this file and a host's name."""
         return self.folder / "ssh_config"
 
+    @property
+    def shared(self) -> Path:
+        """A folder that all hosts have at SHARED, as a file server would give it, whatever becomes of their network."""
+        return self.folder / "shared"
+
     def note(self) -> None:
         """Write down which hosts there are."""
         with self._noting:
@@ -276,7 +281,7 @@ class Bed:
 
     def _machine(self, name: str, index: int, release: str) -> Machine:
         group = Group(f"gangline-bed-{self._record.name}/{name}")
-        return Machine(name, index, release, self.folder / "hosts" / name, self.network, group)
+        return Machine(name, index, release, self.folder / "hosts" / name, self.network, group, self.shared)
 
     def _write_ssh_config(self) -> None:
         lines = [

@@ -21,6 +21,7 @@ from tests.testbed.network import Network
 
 BOOT_S = 120.0
 TICK_S = 0.02
+SHARED = "/shared"
 KEYS = ("ed25519", "ecdsa")  # as sshd has them on a fresh host, but for RSA, which takes seconds to make
 NETWORK = """[Match]
 Name=host0
@@ -52,7 +53,8 @@ class NotBooted(RuntimeError):
 
 @dataclass(slots=True)
 class Machine:
-    """`folder` holds upper, work, root and console.log. The disk outlives a kill; `wipe` alone empties it."""
+    """`folder` holds upper, work, root and console.log. The disk outlives a kill; `wipe` alone empties it. `shared` is
+    the bed's, at SHARED in every host, whether its network is there or not."""
 
     name: str
     index: int
@@ -60,6 +62,7 @@ class Machine:
     folder: Path
     network: Network
     group: Group
+    shared: Path
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -106,9 +109,11 @@ class Machine:
     def start(self) -> None:
         """Power on. Returns at once; `wait_booted` waits. A reboot from inside works too: nspawn ends with 133 then."""
         self.group.make()
+        self.shared.mkdir(exist_ok=True)
         argv = [
             "systemd-nspawn", "-D", str(self.root), "-M", self.network.machine(self.index),
             f"--network-bridge={self.network.bridge}", "--register=no", "--keep-unit", "--resolv-conf=off",
+            f"--bind={self.shared}:{SHARED}",
             "--kill-signal=SIGRTMIN+3", f"--hostname={self.name}", "/usr/local/sbin/testbed-init",
         ]  # fmt: skip
         script = LIVES.format(link=self.network.link(self.index), enter=self.group.enter())

@@ -1,7 +1,7 @@
 """A host cut off for longer than every timeout while its controller is stopped too; and one that dies under a gang.
 
-Ranks append their attempt and the time to a file on their own host. Afterwards no two attempts of one rank may overlap
-in time, no job may be lost, and each must have exactly one end.
+Ranks append their attempt and the time to a file in a folder that all hosts share. Afterwards no two attempts of one
+rank may overlap in time, no job may be lost, and each must have exactly one end.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from orchestrator.provision.local import LocalSite
-from tests.testbed.bed import Bed, Host
+from tests.system.verify import Ledger, check_histories, read_ledger
+from tests.testbed.bed import Bed
 from tests.testbed.lab import USER, Lab, until
+from tests.testbed.machine import SHARED
 
 pytestmark = [pytest.mark.testbed, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 LEASE_S = 5
-TRACE = f"/home/{USER}/trace"
-RANK = f"""
+RANK = """
 trap 'exit 0' TERM
-for i in $(seq 1 $ROUNDS); do echo "$GANGLINE_JOB_ID $GANGLINE_ATTEMPT $RANK $(date +%s%N)" >> {TRACE}; sleep 0.2; done
+for i in $(seq 1 $ROUNDS); do echo "$GANGLINE_JOB_ID $GANGLINE_ATTEMPT $RANK $(date +%s%N)" >> $TRACE; sleep 0.2; done
 """
 
 
@@ -30,6 +32,9 @@ for i in $(seq 1 $ROUNDS); do echo "$GANGLINE_JOB_ID $GANGLINE_ATTEMPT $RANK $(d
 def lab(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Three hosts whose controller loses patience quickly."""
     made = Lab(testbed, testbed.fresh(3, "12", "13"), tmp_path_factory.mktemp("lab"))
+    trace(made).unlink(missing_ok=True)
+    trace(made).touch()
+    trace(made).chmod(0o666)
     try:
         made.up().ok()
         made.restart_server("--lease", f"{LEASE_S}s")
@@ -39,7 +44,12 @@ def lab(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]
         made.stop()
 
 
-def gang(lab: Lab, nodes: int, rounds: int, **rest: object) -> int:
+def trace(lab: Lab) -> Path:
+    """What all ranks of all attempts write to."""
+    return lab.bed.shared / "trace"
+
+
+def gang(lab: Lab, nodes: int, rounds: int, gpus: int = 8, **rest: object) -> int:
     """A gang with one rank on each of some hosts that writes its trace for a while."""
     document = {
         "apiVersion": "gangline/v1",
@@ -48,58 +58,67 @@ def gang(lab: Lab, nodes: int, rounds: int, **rest: object) -> int:
         "spec": {
             "nodes": nodes,
             "tasks_per_node": 1,
-            "per_node": {"gpus": 8},
+            "per_node": {"gpus": gpus},
             "workdir": f"/home/{USER}",
-            "env": {"ROUNDS": str(rounds)},
+            "env": {"ROUNDS": str(rounds), "TRACE": f"{SHARED}/trace"},
             "command": ["sh", "-c", RANK],
-            "retries": {"node_failure": 3},
+            "retries": {"node_failure": 5},
             **rest,
         },
     }
     return lab.submit(document)
 
 
-def traces(hosts: list[Host]) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """By job and rank: (attempt, nanoseconds) of each line, in the order of time."""
+def traces(lab: Lab) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    """By job and rank: (nanoseconds, attempt) of each line, in the order of time."""
     found: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for host in hosts:
-        for line in host.inside(f"cat {TRACE} 2>/dev/null || true").check().splitlines():
-            job, attempt, rank, at = (int(word.rpartition("/")[2]) for word in line.split())
-            found.setdefault((job, rank), []).append((attempt, at))
-    return {key: sorted(rows, key=lambda row: row[1]) for key, rows in found.items()}
+    for line in trace(lab).read_text().splitlines():
+        job, attempt, rank, at = (int(word.rpartition("/")[2]) for word in line.split())
+        found.setdefault((job, rank), []).append((at, attempt))
+    return {key: sorted(rows) for key, rows in found.items()}
 
 
-def assert_no_overlap(hosts: list[Host]) -> None:
-    """Attempts of a rank follow each other: once the next one writes, the one before never does."""
-    for key, rows in traces(hosts).items():
-        attempts = [attempt for attempt, _ in rows]
+def one_after_the_other(lab: Lab, *jobs: int) -> Ledger:
+    """Attempts of a rank follow each other: once the next one writes, the one before never does. Each attempt and each
+    job has exactly one end in the ledger."""
+    found = traces(lab)
+    assert {job for job, _ in found} == set(jobs)
+    for key, rows in found.items():
+        attempts = [attempt for _, attempt in rows]
         assert attempts == sorted(attempts), f"job and rank {key} ran twice at once: {attempts}"
+    ledger = read_ledger(lab.state)
+    assert set(ledger.histories) == set(jobs)
+    check_histories(ledger.histories.values())
+    return ledger
 
 
 def test_cut_off_for_longer_than_every_timeout(lab: Lab) -> None:
-    """Both kinds of absence in one: the host's network, then the controller's process."""
-    cut = lab.hosts[1]
-    wide, small = gang(lab, 2, 150), gang(lab, 1, 150)
-    until(lambda: all(lab.job(each).state == "running" for each in (wide, small)), "both run")
-    names = lab.job(wide).node_names
-    victim = cut if cut.name in names else next(host for host in lab.hosts if host.name in names)
+    """Both kinds of absence in one: the host's network, then the controller's process. On the host are a gang that
+    waits for proof, and a job that ends with its lease and starts elsewhere while the host can't be asked."""
+    wide, fenced = gang(lab, 2, 150, 4), gang(lab, 1, 150, 4, on_lost="self_fence")
+    until(lambda: all(lab.job(each).state == "running" for each in (wide, fenced)), "both run")
+    (name,) = lab.job(fenced).node_names
+    assert name in lab.job(wide).node_names, "best fit puts it where half of the GPUs are in use"
+    victim = next(host for host in lab.hosts if host.name == name)
     victim.cut()
-    until(lambda: lab.node(victim.name).contact == "unreachable", "the host is given up hope for")
-    assert lab.job(wide).state == "running", "silence ends nothing"
+    until(lambda: lab.node(name).contact == "unreachable", "the host is given up hope for")
+    until(lambda: lab.job(fenced).attempts == 2 and lab.job(fenced).state == "running", "it runs elsewhere")
+    assert lab.job(fenced).node_names != [name]
+    assert (lab.job(wide).state, lab.job(wide).attempts) == ("running", 1), "silence ends nothing"
     server = LocalSite(lab.state).server()
     assert server is not None
     os.kill(server.pid, signal.SIGSTOP)
     time.sleep(3 * LEASE_S)  # the span that this test is about: longer than every timeout
     os.kill(server.pid, signal.SIGCONT)
     victim.heal()
-    until(lambda: lab.node(victim.name).contact == "ok", "the host is back by itself")
-    for each in (wide, small):
-        until(lambda each=each: lab.job(each).ended, f"job {each} ends")  # type: ignore[misc]
-        ended = lab.job(each)
-        assert ended.state == "succeeded", ended
-        assert ended.attempts == 1, "nothing had to start again"
-    assert_no_overlap(lab.hosts)
+    until(lambda: lab.node(name).contact == "ok", "the host is back by itself")
+    until(lambda: all(lab.job(each).ended for each in (wide, fenced)), "both end")
+    assert {lab.job(each).state for each in (wide, fenced)} == {"succeeded"}
     assert lab.open_nodes() == ["h1", "h2", "h3"]
+    ledger = one_after_the_other(lab, wide, fenced)
+    assert [each.cause for each in ledger.histories[wide].attempts] == ["completed"]
+    causes = [each.cause for each in ledger.histories[fenced].attempts]
+    assert (causes[0], causes[-1]) == ("fenced", "completed")
 
 
 def test_a_host_killed_under_a_gang(lab: Lab) -> None:
@@ -119,4 +138,4 @@ def test_a_host_killed_under_a_gang(lab: Lab) -> None:
     first = ended.past[0]
     assert first.cause == "node_failed"
     assert victim.name in first.detail
-    assert_no_overlap(lab.hosts)
+    one_after_the_other(lab, job)
