@@ -6,10 +6,12 @@ It reads every Markdown file that git knows or would add. `make docs` runs it al
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from orchestrator.ledger.events import CLASS_OF
 from tests.test_repository import ROOT, repository_files
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(#[^)\s]+)?\)")
@@ -75,6 +77,15 @@ def test_checks_find_what_is_wrong(tmp_path: Path) -> None:
         "tset",
         "dome",
     ]
+
+
+def test_events_have_the_fields_that_the_decisions_name() -> None:
+    text = (ROOT / "docs/decisions/0002-metal.md").read_text()
+    named = re.findall(r"`([a-z]+\.[a-z_]+) \{([^}]*)\}`", text)
+
+    assert len(named) >= 5
+    for name, inside in named:
+        assert [field.name for field in fields(CLASS_OF[name])] == re.split(r",\s+", inside), name
 
 
 def test_readme_names_the_two_commands() -> None:

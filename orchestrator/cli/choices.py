@@ -1,7 +1,7 @@
 """What options of plans and applies name: hosts, consents.
 
 Comes in: texts as people give them, the pools or the plan they are about. Goes out: names, or InputError with the
-nearest one there is. Called by: changing.
+nearest one there is. Called by: changing, looking.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the controller's own host must have, from the spec alone: the source for the role `controller` and its check.
 
 Comes in: the spec, and the archive that was made for the host's Python. Goes out: a `Desired` of one role. Called by:
-hosted (plans), provision.metal (renders and checks it). Where the spec has no `controller.host`, the controller runs on
-the machine that ran `up`, and nothing of this is wanted anywhere.
+cli (hosting, changing, local_cmd), hosted, provision.metal site. Where the spec has no `controller.host`, the
+controller runs on the machine that ran `up`, and nothing of this is wanted anywhere.
 """
 
 from __future__ import annotations

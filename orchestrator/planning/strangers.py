@@ -1,7 +1,7 @@
 """Hosts that are somebody else's: another cluster's, or another machine than the inventory means.
 
 Comes in: the roster, what is this cluster's own. Goes out: `Change`s for hosts that are about to come in. Called by:
-hosts. Once a host has come in it is known by its machine id.
+hosts; plan, which tells it what is this cluster's own. Once a host has come in it is known by its machine id.
 """
 
 from __future__ import annotations

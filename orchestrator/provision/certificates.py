@@ -1,7 +1,8 @@
 """The controller's own certificate authority: made once per cluster, it signs what agents and people check.
 
 Comes in: a state folder, the names and addresses at which the controller is called. Goes out: PEM files in its `tls`
-folder: `ca.pem` (agents pin it), `server.pem`, `server.key`. Called by: `server run --own-ca`, before it listens.
+folder: `ca.pem` (agents pin it), `server.pem`, `server.key`. Called by: `server run --own-ca`, before it listens;
+node_keys, whose authority is made alike; cli changing (what agents pin).
 
 Whoever has a certificate of their own gives it to `gangline server run` and needs none of this. The CA's key never
 leaves the folder (mode 0600); losing it means that every host has to be told a new one.

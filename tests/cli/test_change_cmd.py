@@ -6,6 +6,7 @@ and people go by.
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -225,6 +226,29 @@ def test_nothing_to_change_says_whether_all_were_looked_at(unseen: tuple[str, ..
     look: Any = changing.Look(SPEC, Path(), None, None, plan)  # type: ignore[arg-type]
     client: Any = Client()
     assert change_cmd.carry_out(look, client, "", yes=True) == code
+
+
+# --- which commit it is -----------------------------------------------------------------------------------------------
+
+
+def test_an_apply_says_which_commit_its_file_is_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And whether the folder differs from it; nothing where there is no repository."""
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(file.parent.parent))
+    assert changing.commit_of("c.yaml") == ""
+
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        done = subprocess.run(["git", *who, *words], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    git("init", "-q")
+    assert changing.commit_of("c.yaml") == ""
+    git("add", ".")
+    git("commit", "-q", "-m", "x")
+    head = git("rev-parse", "--short=12", "HEAD")
+    assert changing.commit_of("c.yaml") == head
+    file.write_text(CLUSTER + "# another\n")
+    assert changing.commit_of("c.yaml") == f"{head}+"
 
 
 # --- which hosts are looked at ----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Comes in: the spec, the cluster's state folder, what the hosts of each pool are to have. Goes out: `MetalHosts`: looks
 (sights), runs of the roles, reboots, retirements, each over many hosts at once and with a result for each. Called by:
-cli change_cmd (plan, drift, apply, up, destroy), through `provision.applying.Hosts`.
+cli changing (plan, drift, apply, up, destroy) and hosting; by `provision.applying`, as its `Hosts`.
 
 Everything that touches a host goes through Gangline's own SSH config (`ssh.py`); Ansible runs on a folder that is
 rendered anew each time, in STATE/ansible.
