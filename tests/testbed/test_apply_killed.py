@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.model.apply import Outcome
 from tests.testbed.bed import Bed
-from tests.testbed.lab import Lab
+from tests.testbed.lab import Lab, Watch
 
 pytestmark = [pytest.mark.testbed, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 
@@ -28,6 +28,7 @@ POINTS = [
 ]
 KILLED = -9
 VALUES = itertools.count(4100)
+KINDS = itertools.cycle(["roce", "infiniband"])
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,32 @@ def test_a_killed_apply_is_run_again_and_goes_on(lab: Lab, point: str) -> None:
     assert (plan.get("changes", []), plan.get("steps", [])) == ([], [])
     assert "apply " not in lab.run("status").ok().out
     assert lab.open_nodes() == [host.name for host in lab.hosts]
+
+
+# A change for which work must leave: record, then cordon, drain, configure, accept, uncordon of each batch.
+@pytest.mark.parametrize(
+    "point",
+    [f"apply.step.{at}" for at in ("acted:2", "acted:3", "started:4", "acted:4", "acted:5", "acted:6")],
+)
+def test_a_killed_rolling_change_gives_all_hosts_back(lab: Lab, point: str) -> None:
+    """A host that the killed run had closed is neither forgotten nor opened before it is as wanted."""
+    lab.pool["update"] = {"max_unavailable": 3}
+    lab.pool["fabric"] = {"kind": next(KINDS)}
+    lab.write()
+    killed = lab.apply(env={"GANGLINE_FAILPOINT": point})
+    assert killed.code == KILLED, killed
+    assert "steps done" in lab.run("status").ok().out, "people must see that something is pending"
+    assert len(lab.open_nodes()) >= 3
+
+    with Watch(lab) as watch:
+        lab.apply().ok()
+
+    assert watch.least >= 3
+    assert lab.open_nodes() == [host.name for host in lab.hosts]
+    assert lab.drift() == []
+    plan = lab.plan()
+    assert (plan.get("changes", []), plan.get("steps", [])) == ([], [])
+    assert "apply " not in lab.run("status").ok().out
 
 
 def configured(lab: Lab, value: str) -> set[str]:
