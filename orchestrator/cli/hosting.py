@@ -13,6 +13,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable
@@ -39,6 +40,8 @@ SEEN = "controller-seen.json"  # in the state folder: a host that was looked at,
 UNSEEN = ("/home/", "/root/", "/run/", "/tmp/", "/var/tmp/")  # noqa: S108 - places that are refused
 LEAST_PYTHON = (3, 11)
 CA = Path("tls", "ca.pem")
+_VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?![0-9])")
+_ARCH = re.compile(r"[A-Za-z0-9_]{1,32}")
 
 
 def check_place(spec: ClusterSpec) -> None:
@@ -107,7 +110,13 @@ def target_of(sight: Sight) -> Target | None:
 
     if sight.facts is None:
         return None
-    major, minor = (int(part) for part in sight.facts.python.split(".")[:2])
+    version = _VERSION.match(sight.facts.python)
+    if version is None or not _ARCH.fullmatch(sight.facts.arch):
+        said = f"Python {sight.facts.python!r} on {sight.facts.arch!r}"
+        raise Unavailable(
+            "up.controller-host", f"{sight.host} says that it has {said}, which is nothing known"
+        )
+    major, minor = int(version[1]), int(version[2])
     if (major, minor) < LEAST_PYTHON:
         raise InputError(
             "controller.python",

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.cli import contexts, hosting, paths
 from orchestrator.cli.contexts import Context, remember
 from orchestrator.model.cluster import ClusterSpec, Controller, Host, Site, SiteKind
-from orchestrator.model.errors import GanglineError, InputError, Refused
+from orchestrator.model.errors import GanglineError, InputError, Refused, Unavailable
 from orchestrator.model.host import HostFacts, Sight, Step
 from orchestrator.provision.metal.wheels import Target
 from tests.cli.conftest import Said
@@ -65,6 +65,14 @@ def test_a_host_that_is_too_old_is_refused_before_anything_is_touched() -> None:
     facts = HostFacts("m", "b", python="3.10.12", arch="x86_64")
     with pytest.raises(InputError, match=r"c1 has Python 3\.10\.12"):
         hosting.target_of(Sight("c1", Step.DONE, facts=facts))
+
+
+@pytest.mark.parametrize(
+    ("python", "arch"), [("", "x86_64"), ("3", "x86_64"), ("three.eleven", "x86_64"), ("3.11", "../x 86")]
+)
+def test_a_host_that_says_nothing_known_of_itself_is_refused(python: str, arch: str) -> None:
+    with pytest.raises(Unavailable, match="c1 says that it has"):
+        hosting.target_of(Sight("c1", Step.DONE, facts=HostFacts("m", "b", python=python, arch=arch)))
 
 
 def test_the_context_of_a_controller_needs_the_authority_that_was_pinned(home: Path) -> None:
