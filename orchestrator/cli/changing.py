@@ -146,7 +146,6 @@ def commit_of(file: str) -> str:
 
 def recorded_of(client: Client | None) -> Recorded:
     """What the ledger says; nothing without a controller."""
-    from orchestrator.model.cluster import ClusterSpec
     from orchestrator.model.codec import decode
     from orchestrator.model.host import HostFacts
     from orchestrator.planning.world import NodeNow as Node
@@ -171,7 +170,7 @@ def recorded_of(client: Client | None) -> Recorded:
     ]
     wanted = set(found.pools.values())
     desired = [decode(PoolDesired, each) for each in found.desired]
-    spec = decode(ClusterSpec, found.spec)
+    spec = past.spec_in(found.spec)
     steps = past.steps(client.applies())
     return Recorded(
         spec,
