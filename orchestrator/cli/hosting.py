@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.cli import paths
 from orchestrator.cli.session import note
+from orchestrator.cli.text import safe
 from orchestrator.model.clock import SystemClock
 from orchestrator.model.errors import GanglineError, InputError, Refused, Unavailable
 from orchestrator.model.host import Sight
@@ -321,7 +322,7 @@ def up(spec: ClusterSpec) -> Context:
     began = time.monotonic()
 
     def tell(text: str) -> None:
-        note(f"{time.monotonic() - began:5.1f} s  {text}")
+        note(f"{time.monotonic() - began:5.1f} s  {safe(text)}")
 
     state = state_of(spec)
     check_not_moved(spec, state)
