@@ -290,7 +290,7 @@ def test_a_host_that_fails_says_how_far_it_came_and_hides_no_other(
     assert found["n2"].sight.checked
 
 
-LIE = {"facts": {**ANSWER["facts"]}, "drift": [], "digest": "", "notes": []}
+LIE: dict[str, Any] = {"facts": dict(FACTS), "drift": [], "digest": "", "notes": []}
 
 
 @pytest.mark.parametrize(
