@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import string
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 10.0
 MAX_HEAD = 65536  # bytes
 MOST_ANONYMOUS = 1 << 20  # bytes of an answer from somebody who may be anybody
+LONGEST_LABEL = 63  # characters of a part of a host's name (RFC 1035, 2.3.4)
+LAST_PORT = 65535
 _CHUNK = 262144
+_NAME_SIGNS = string.ascii_letters + string.digits + "_-"
+_ADDRESS_SIGNS = _NAME_SIGNS + ":.%"  # of IPv6, which may name its link behind a %
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +52,37 @@ class Endpoint:
 
 def parse_url(url: str) -> Endpoint:
     """`http://HOST:PORT`, `https://HOST:PORT`, `unix:/PATH`; ValueError says what is wrong."""
-    if url.startswith("unix:"):
+    if url.startswith("unix:") and "\0" not in url:
         return Endpoint(unix="/" + url[5:].lstrip("/"))
     scheme, mark, rest = url.partition("://")
     if not mark or scheme not in ("http", "https"):
         raise ValueError("expected http://HOST:PORT, https://HOST:PORT or unix:/PATH")
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise ValueError("it has characters that no address has")
     authority, _, path = rest.partition("/")
     host, colon, port = authority.rpartition(":")
-    if not colon or not port.isdecimal():
+    if not colon or authority.endswith("]"):
         host, port = authority, "443" if scheme == "https" else "80"
-    if not host:
-        raise ValueError("the host is missing")
+    _check_place(host, port)
     return Endpoint(
         host.strip("[]").lower(), int(port), scheme == "https", prefix="/" + path.rstrip("/") if path else ""
     )
+
+
+def _check_place(host: str, port: str) -> None:
+    """ValueError for what could be no name, no address, or no port: resolvers do not say so kindly."""
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else ""
+    labels = host.removesuffix(".").split(".")
+    if not host:
+        raise ValueError("the host is missing")
+    if "@" in host:
+        raise ValueError("no user and no password belong there")
+    if bare and bare.strip(_ADDRESS_SIGNS):
+        raise ValueError("the address in brackets is none")
+    if not bare and not all(0 < len(one) <= LONGEST_LABEL and not one.strip(_NAME_SIGNS) for one in labels):
+        raise ValueError("the host is no name and no address; IPv6 goes in brackets")
+    if not port.isdecimal() or len(port) > 5 or not 0 < int(port) <= LAST_PORT:
+        raise ValueError("the port is none")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ Comes in: bytes of a body. Goes out: a ClusterSpec, or an InputError with every 
 
 Documents go through `spec`, as files do. A metal site's inventory is a file beside the document, which a server does
 not have: `gangline up` therefore checks at home and sends the result (`kind: ClusterSpec`), of which the names that
-refer to others are looked at again here, since the controller must be able to trust them.
+refer to others are looked at again here, since the controller must be able to trust them, and all
+texts, since they reach the machines of others.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _checked(plain: dict[str, Any]) -> Sent:
                 f"the digest of pool {one.pool} is not that of what it describes",
                 path="desired",
             )
-    for problem in _problems(found):
+    for problem in (*_problems(found), *documents.text_faults(found)):
         raise InputError(
             "cluster.bad-spec", problem, "check it with `gangline validate` and send it again", path="spec"
         )

@@ -145,7 +145,6 @@ def commit_of(file: str) -> str:
 
 def recorded_of(client: Client | None) -> Recorded:
     """What the ledger says; nothing without a controller."""
-    from orchestrator.model.cluster import ClusterSpec
     from orchestrator.model.codec import decode
     from orchestrator.model.host import HostFacts
     from orchestrator.planning.world import NodeNow as Node
@@ -170,7 +169,7 @@ def recorded_of(client: Client | None) -> Recorded:
     ]
     wanted = set(found.pools.values())
     desired = [decode(PoolDesired, each) for each in found.desired]
-    spec = decode(ClusterSpec, found.spec)
+    spec = past.spec_in(found.spec)
     steps = past.steps(client.applies())
     return Recorded(
         spec,
@@ -449,16 +448,20 @@ def applier(
     found: Look, client: Client, commit: str, tell: Callable[[str], None], reboot_s: int = 0
 ) -> Applier:
     """What carries the plan out. `reboot_s`: for a host to be back after a reboot, if not as long as usual."""
+    from orchestrator.model.cluster import Identity
     from orchestrator.planning.desired import let_go
     from orchestrator.planning.world import with_left
     from orchestrator.provision.applying import Applier
 
     desired = {one.pool: one for one in found.plan.desired}
     before = {one.pool: one for one in found.recorded.desired}
-    leaving = {
-        pool: let_go(before[pool].desired, one.desired) for pool, one in desired.items() if pool in before
-    }
     recorded = found.recorded
+    identity = recorded.spec.identity if recorded.spec is not None else Identity()
+    leaving = {
+        pool: let_go(before[pool].desired, one.desired, identity)
+        for pool, one in desired.items()
+        if pool in before
+    }
     old = with_left(recorded.spec, recorded.left) if recorded.spec is not None else None
     acting = Acting(progress_of(tell), leaving, old, reboot_s)
     hosts = hosts_for(found.spec, found.state, found.means, desired, acting, hosted=found.hosted)

@@ -86,12 +86,11 @@ def rollback(record: str | None, dry_run: bool, yes: bool, consents: tuple[str, 
     """
     from orchestrator.cli.changing import look_at
     from orchestrator.cli.contexts import connect
-    from orchestrator.model.cluster import ClusterSpec
-    from orchestrator.model.codec import decode
+    from orchestrator.cli.past import spec_in
 
     with connect() as client:
         to = client.record(record or _one_before(client))
-        found = look_at(decode(ClusterSpec, to.spec), client, consents=consents)
+        found = look_at(spec_in(to.spec), client, consents=consents)
         if dry_run:
             show(found.plan)
             return 0

@@ -13,15 +13,18 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.cli import paths
 from orchestrator.cli.session import note
+from orchestrator.cli.text import safe
 from orchestrator.model.clock import SystemClock
 from orchestrator.model.errors import GanglineError, InputError, Refused, Unavailable
 from orchestrator.model.host import Sight
@@ -36,20 +39,33 @@ if TYPE_CHECKING:
 
 PLACE = "controller.json"  # in the state folder: the host on which a controller has answered, and its ledger
 SEEN = "controller-seen.json"  # in the state folder: a host that was looked at, and the Python that it had
-UNSEEN = ("/home/", "/root/", "/run/", "/tmp/", "/var/tmp/")  # noqa: S108 - places that are refused
+# Places that no ledger can be in: what the unit does not see or loses at a boot, and what is the system's own or
+# another program's. The folder is made the controller's user's own, with mode 0700.
+UNSEEN = ("home", "root", "run", "tmp", "var/tmp", "var/run", "var/lock")
+SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "sys", "usr")
+OTHERS = ("opt/gangline", "var/lib/gangline-agent", "var/cache/gangline")
 LEAST_PYTHON = (3, 11)
 CA = Path("tls", "ca.pem")
+_ODD = re.compile(
+    r"[\"\\$\x00-\x1f\x7f]"
+)  # in a path: systemd reads them differently from setting to setting
+_SECRET = re.compile(r"[!-~]{1,256}")  # of a bearer token
+AS_ITSELF = "PATH=$PATH:/usr/sbin:/sbin exec runuser"
+MOST_READ = 65536  # bytes of a file that a controller has written
+_VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?![0-9])")
+_ARCH = re.compile(r"[A-Za-z0-9_]{1,32}")
 
 
 def check_place(spec: ClusterSpec) -> None:
     """InputError unless the file says how agents and people reach the host, in a way that nobody can listen to, and has
     the ledger where a unit that sees no homes and has a /tmp of its own can keep it."""
     host, address, state = spec.controller.host, spec.controller.address, spec.controller.state
-    if host and state.startswith(UNSEEN):
+    if host and state and not _keeps_ledger(state):
         raise InputError(
             "apply.controller-state",
             f"the controller on {host} runs as a unit that can't keep a ledger in {state}",
-            "leave controller.state out: it is /var/lib/gangline/CLUSTER then",
+            "leave controller.state out: it is /var/lib/gangline/CLUSTER then; or name a folder of its own, as "
+            "/srv/gangline",
             "controller.state",
         )
     if host and not address.startswith("https://"):
@@ -60,6 +76,17 @@ def check_place(spec: ClusterSpec) -> None:
             f"add controller: {{address: https://{host}:7443}}, by a name or address that they all reach",
             "controller.address",
         )
+
+
+def _keeps_ledger(state: str) -> bool:
+    """Whether a folder may become the controller's alone: not the system's, none that others share, and written in the
+    one way that units, shells and records take alike."""
+    parts = state.split("/")[1:]
+    if not all(parts) or _ODD.search(state):
+        return False
+    path = state[1:] + "/"
+    shared = len(parts) < (3 if parts[0] == "var" else 2)
+    return not shared and not path.startswith(tuple(f"{one}/" for one in (*UNSEEN, *SYSTEM, *OTHERS)))
 
 
 # --- what the host must have -----------------------------------------------------------------------------------------
@@ -107,7 +134,13 @@ def target_of(sight: Sight) -> Target | None:
 
     if sight.facts is None:
         return None
-    major, minor = (int(part) for part in sight.facts.python.split(".")[:2])
+    version = _VERSION.match(sight.facts.python)
+    if version is None or not _ARCH.fullmatch(sight.facts.arch):
+        said = f"Python {sight.facts.python!r} on {sight.facts.arch!r}"
+        raise Unavailable(
+            "up.controller-host", f"{sight.host} says that it has {said}, which is nothing known"
+        )
+    major, minor = int(version[1]), int(version[2])
     if (major, minor) < LEAST_PYTHON:
         raise InputError(
             "controller.python",
@@ -224,6 +257,12 @@ def enter(spec: ClusterSpec, state: Path, hosts: MetalHosts, patience_s: float =
     folder = state_of(spec)
     ca = _read(hosts, spec.controller.host, f"{folder}/tls/ca.pem")
     secret = _read(hosts, spec.controller.host, f"{folder}/admin.token").strip()
+    if not _SECRET.fullmatch(secret):
+        raise Unavailable(
+            "up.controller-host",
+            f"{spec.controller.host}: {folder}/admin.token holds no token",
+            "remove it there and restart the controller: it makes another one",
+        )
     paths.write_private(state / CA, ca)
     old = known(spec, state)
     context = Context(
@@ -237,9 +276,12 @@ def enter(spec: ClusterSpec, state: Path, hosts: MetalHosts, patience_s: float =
 
 
 def _read(hosts: MetalHosts, host: str, path: str) -> str:
+    """A file of the controller's, with its user's own rights: a controller that is somebody else's by now could put a
+    link to a file of root's there, and gets what is read as a token."""
+    from orchestrator.planning.desired_controller import USER
     from orchestrator.provision.metal.diagnosis import Unreached
 
-    found = hosts.ask(host, f"cat {shlex.quote(path)}")
+    found = hosts.ask(host, f"{AS_ITSELF} -u {USER} -- head -c {MOST_READ} -- {shlex.quote(path)}")
     if isinstance(found, InputError):
         raise found
     if isinstance(found, Unreached):
@@ -249,7 +291,7 @@ def _read(hosts: MetalHosts, host: str, path: str) -> str:
         raise Unavailable(
             "up.controller-host", f"{host}: {path} can't be read: {words}", "see journalctl there"
         )
-    return found.stdout.decode()
+    return found.stdout.decode(errors="replace")
 
 
 def how_to_stop(host: str, why: str) -> str:
@@ -280,7 +322,7 @@ def up(spec: ClusterSpec) -> Context:
     began = time.monotonic()
 
     def tell(text: str) -> None:
-        note(f"{time.monotonic() - began:5.1f} s  {text}")
+        note(f"{time.monotonic() - began:5.1f} s  {safe(text)}")
 
     state = state_of(spec)
     check_not_moved(spec, state)
@@ -345,14 +387,23 @@ def _check_same_ledger(spec: ClusterSpec, hosts: MetalHosts) -> None:
 
     found = hosts.ask(spec.controller.host, f"cat {UNIT_FILE}")
     text = getattr(found, "stdout", b"").decode(errors="replace")
-    kept = [words.split()[0] for words in text.split(" --state ")[1:]]
-    if kept and kept[0] != state_of(spec):
+    kept = [_state_in(line) for line in text.splitlines() if line.startswith("ExecStart=")]
+    if kept and kept[0] not in ("", state_of(spec)):
         raise Refused(
             "up.controller-moved",
             f"the controller on {spec.controller.host} keeps its ledger in {kept[0]}, and no file moves it",
             "put controller.state back, or stop that controller and move its folder by hand",
             path="controller.state",
         )
+
+
+def _state_in(start: str) -> str:
+    """The ledger's folder in the line of a unit that starts a controller; the line itself if it can't be told."""
+    try:
+        words = [word.replace("%%", "%").replace("$$", "$") for word in shlex.split(start)]
+    except ValueError:
+        return start
+    return dict(pairwise(words)).get("--state", "")
 
 
 def seen(spec: ClusterSpec, state: Path) -> tuple[Hosted, Sight]:

@@ -7,9 +7,10 @@ changing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.model.change import PlanStep, StepKind
+from orchestrator.model.errors import GanglineError
 
 if TYPE_CHECKING:
     from orchestrator.client import Client
@@ -60,13 +61,30 @@ def left(
     return tuple(found[name] for name in wanting if name in found)
 
 
+def spec_in(plain: dict[str, Any]) -> ClusterSpec:
+    """A recorded cluster. What it says goes into the files of OpenSSH and Ansible on this machine, so a controller is
+    not believed where no file could have said it: GanglineError."""
+    from orchestrator.model.cluster import ClusterSpec
+    from orchestrator.model.codec import decode
+    from orchestrator.spec import text_faults
+
+    spec = decode(ClusterSpec, plain)
+    fault = next(text_faults(spec), "")
+    if fault:
+        raise GanglineError(
+            "record.unsound",
+            f"the controller has recorded a cluster that no file can describe: {fault}",
+            "see who applied it (`gangline history`), and what else they have changed",
+        )
+    return spec
+
+
 def _standing(client: Client, record: str, names: Iterable[str]) -> dict[str, Left]:
     """Where these hosts stood in a record, as far as it has them on metal."""
-    from orchestrator.model.cluster import ClusterSpec, SiteKind
-    from orchestrator.model.codec import decode
+    from orchestrator.model.cluster import SiteKind
     from orchestrator.planning.world import Left
 
-    spec = decode(ClusterSpec, client.record(record).spec)
+    spec = spec_in(client.record(record).spec)
     pools = {
         name: pool for pool in spec.pools if spec.site_of(pool).kind is SiteKind.METAL for name in pool.nodes
     }

@@ -10,6 +10,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from orchestrator.model.errors import InputError
+
 MACHINE_SOCKET = Path("/run/gangline/api.sock")  # of the controller that is a unit of this machine
 ENDPOINT = "endpoint.json"  # a controller writes it into its state folder when it answers
 
@@ -20,13 +22,23 @@ def home() -> Path | None:
     return Path(found).absolute() if found else None
 
 
+def _own() -> Path:
+    """This person's home folder; InputError where nobody knows one, as in a container with a user of its own."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise InputError(
+            "cli.no-home", f"uid {os.geteuid()} has no home folder here", "set GANGLINE_HOME to a folder"
+        ) from None
+
+
 def state_root() -> Path:
     """The folder with one state folder per cluster of this person."""
     moved = home()
     if moved is not None:
         return moved / "state"
     base = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "state") / "gangline"
+    return (Path(base) if base.startswith("/") else _own() / ".local" / "state") / "gangline"
 
 
 def state_dir(cluster: str) -> Path:
@@ -40,7 +52,7 @@ def config_dir() -> Path:
     if moved is not None:
         return moved / "config"
     base = os.environ.get("XDG_CONFIG_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".config") / "gangline"
+    return (Path(base) if base.startswith("/") else _own() / ".config") / "gangline"
 
 
 def cache_dir() -> Path:
@@ -49,7 +61,7 @@ def cache_dir() -> Path:
     if moved is not None:
         return moved / "cache"
     base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "gangline"
+    return (Path(base) if base.startswith("/") else _own() / ".cache") / "gangline"
 
 
 def contexts_file() -> Path:

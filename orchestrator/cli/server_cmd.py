@@ -7,6 +7,8 @@ need them.
 
 from __future__ import annotations
 
+import os
+import pwd
 import sys
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from orchestrator.cli import completing, options, paths
 from orchestrator.cli.arguments import COUNT, SPAN
 from orchestrator.cli.session import note
 from orchestrator.cli.verbs import SETTINGS, Example, Verbs, verb
-from orchestrator.model.errors import GanglineError, InputError, Unavailable
+from orchestrator.model.errors import GanglineError, InputError, Refused, Unavailable
 
 SERVER_ROOT = Path("/var/lib/gangline")  # DESIGN section 7: a server's state is in /var/lib/gangline/CLUSTER
 
@@ -59,6 +61,31 @@ def _state_of_some(state: str | None, cluster: str) -> Path:
 
 def _state(state: str | None, cluster: str) -> Path:
     """The folder that is meant. A person's own cluster of that name goes before the machine's."""
+    folder = _named(state, cluster)
+    _check_owner(folder)
+    return folder
+
+
+def _check_owner(folder: Path) -> None:
+    """Refused for root where the ledger is another user's, as on a controller's own host: what root makes there that
+    user's controller can't open."""
+    place = SERVER_ROOT if folder.parent == SERVER_ROOT and not folder.exists() else folder
+    if os.geteuid() != 0 or not place.exists() or place.stat().st_uid == 0:
+        return
+    uid = place.stat().st_uid
+    try:
+        owner = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        owner = str(uid)
+    raise Refused(
+        "server.other-owner",
+        f"{place} is {owner}'s, and what root makes there {owner}'s controller can't open",
+        f"run it as that user: runuser -u {owner} -- gangline server ... --state {folder}",
+        str(place),
+    )
+
+
+def _named(state: str | None, cluster: str) -> Path:
     if state:
         return Path(state).absolute()
     if not cluster:

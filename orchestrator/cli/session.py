@@ -56,7 +56,10 @@ def current() -> Session:
 
 
 def note(text: str) -> None:
-    """Tell the person something that is not data."""
+    """Tell the person something that is not data. Words of hosts and of other people may be in it: none of them drives
+    the terminal."""
+    from orchestrator.cli.text import safe_lines
+
     sys.stdout.flush()
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(safe_lines(text) + "\n")
     sys.stderr.flush()

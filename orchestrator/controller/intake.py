@@ -229,6 +229,14 @@ def join_node(desk: Desk, command: commands.JoinNode) -> None:
         raise InputError("node.not-wanted", f"node {node.name} has been taken out of the cluster")
     by = f"node:{node.name}"
     used = desk.state.tokens.get(command.used)
+    if (
+        command.used and used is None
+    ):  # between its being shown and now: a body may take half a minute to come
+        raise Unauthenticated(
+            "access.join-spent",
+            "this join token was used or revoked meanwhile",
+            "an admin makes a new one: `gangline token create --role join`",
+        )
     if used is not None and used.key and used.key != command.key:
         raise Unauthenticated(
             "access.join-spent",

@@ -40,6 +40,9 @@ from orchestrator.store.base import Store
 log = logging.getLogger("gangline.controller")
 
 JOB_ID_GAP = 1_000  # ids left out after a restore: clients may know jobs that the backup does not
+MOST_AGAIN = (
+    4  # times that one cycle reads State anew for commands that failed unforeseen: each may take seconds
+)
 RETRY_S = 1.0  # after an error of the disk
 
 
@@ -141,9 +144,14 @@ class Core:
     def _take_in(self, items: list[Item]) -> None:
         """Each command into facts and its answer, what time brings, and one commit for all of it."""
         left = list(items)
+        failed = 0
         while (broken := self._handle_all(left)) is not None:
             del left[broken]
             self._start_over()
+            failed += 1
+            if failed == MOST_AGAIN:
+                self._put_off(left)
+                break
         writer = self._desk.writer
         self._timers.due(self._desk)
         if writer.dirty:
@@ -152,6 +160,11 @@ class Core:
             failpoint("controller.intent.after-commit")
         else:
             writer.stay_sure()
+
+    def _put_off(self, items: list[Item]) -> None:
+        """State was read anew often enough for one cycle: time and the watchdog go on."""
+        for item in items:
+            item.answer = Unavailable("controller.again", "too much went wrong beside this", "send it again")
 
     def _handle_all(self, items: list[Item]) -> int | None:
         """Answer each; the place of the first that failed as nobody had foreseen: half of it may be in State now."""

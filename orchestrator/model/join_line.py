@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _MARK = "#sha256:"
+_TLS = "https://"
 _HEX = 64  # digits of a SHA-256
 
 
@@ -48,5 +49,9 @@ def parse(text: str) -> JoinLine:
     if len(digits) != _HEX or digits.strip("0123456789abcdef"):
         raise ValueError(
             f"after the address there has to be {_MARK} and {_HEX} hex digits: the line is cut or changed"
+        )
+    if not url.startswith(_TLS):
+        raise ValueError(
+            "a certificate is named, and the address is not https: the secret would be sent to anybody"
         )
     return JoinLine(secret, url, digits)

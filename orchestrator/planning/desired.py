@@ -10,6 +10,7 @@ what leaves the spec leaves the file too. Hosts of one pool share one `Desired`;
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -221,15 +222,36 @@ def _agent_config(spec: ClusterSpec, pool: Pool, resolved: Resolved) -> dict[str
 # --- what is wanted no more ------------------------------------------------------------------------------------------
 
 
-def let_go(before: Desired, after: Desired) -> Desired:
+OWN_PLACES = ("/etc/", "/opt/", "/var/lib/")
+OWN_MARK = "gangline"  # in the name of every file and unit that is Gangline's own, or of a folder above it
+
+
+def let_go(before: Desired, after: Desired, known: Identity) -> Desired:
     """What is in `before` and in `after` no more: roles undo it where leaving it would bind the host (a held package, a
-    user's account), since nothing else remembers it."""
+    user's account), since nothing else remembers it.
+
+    `before` is what whoever applied last has said, and root undoes it: so only files and units by Gangline's name go,
+    and accounts of `known`, the recorded `identity`, which admins alone may change.
+    """
     kept = {(role.role, item.kind, item.name) for role in after.roles for item in role.items}
     roles = (
         RoleState(
             role.role,
-            tuple(item for item in role.items if (role.role, item.kind, item.name) not in kept),
+            tuple(
+                item
+                for item in role.items
+                if (role.role, item.kind, item.name) not in kept and _is_ours(item, known)
+            ),
         )
         for role in before.roles
     )
     return Desired(tuple(role for role in roles if role.items))
+
+
+def _is_ours(item: Item, known: Identity) -> bool:
+    if item.kind in (ItemKind.FILE, ItemKind.ARCHIVE):
+        plain = posixpath.normpath(item.name) == item.name and item.name.startswith(OWN_PLACES)
+        return plain and OWN_MARK in item.name
+    if item.kind is ItemKind.UNIT:
+        return item.name.startswith(OWN_MARK)
+    return item.kind is not ItemKind.USER or any(user.name == item.name for user in known.users)

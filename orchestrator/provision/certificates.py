@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -27,6 +28,9 @@ CA_DAYS = 3650
 SERVER_DAYS = 397  # what today's clients take at most
 RENEW_DAYS = 30  # before its end a certificate is made anew
 SKEW = dt.timedelta(days=1)  # clocks of hosts may be behind
+# What lives for years counts from here: the clock of a machine that has just been set up may be years off, either way,
+# and is put right only after the authority was made.
+EARLIEST = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,16 @@ def ensure(state: Path, names: tuple[str, ...], now: dt.datetime) -> Certificate
 
 
 def _serves(found: Certificates, names: tuple[str, ...], now: dt.datetime) -> bool:
-    """Whether the certificate is there, for these names, and for a while."""
+    """Whether the certificate is there, of this authority and for this key, for these names, now and for a while."""
     if not (found.cert.exists() and found.key.exists()):
         return False
+    try:
+        return _is_for(found, names, now)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound):
+        return False
+
+
+def _is_for(found: Certificates, names: tuple[str, ...], now: dt.datetime) -> bool:
     cert = x509.load_pem_x509_certificate(found.cert.read_bytes())
     known = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     have = {
@@ -76,12 +87,18 @@ def _serves(found: Certificates, names: tuple[str, ...], now: dt.datetime) -> bo
     }
     ends = cert.not_valid_after_utc - dt.timedelta(days=RENEW_DAYS)
     ca = x509.load_pem_x509_certificate(found.ca.read_bytes())
-    return set(names) <= have and now < ends and cert.issuer == ca.subject
+    cert.verify_directly_issued_by(ca)
+    key = serialization.load_pem_private_key(found.key.read_bytes(), None)
+    return (
+        set(names) <= have
+        and cert.not_valid_before_utc <= now < ends
+        and key.public_key() == cert.public_key()
+    )
 
 
 def _make_ca(path: Path, key_path: Path, cluster: str, now: dt.datetime) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
-    made = authority(key, f"Gangline CA of {cluster}", now, now + dt.timedelta(days=CA_DAYS))
+    made = authority(key, f"Gangline CA of {cluster}", now, max(now, EARLIEST) + dt.timedelta(days=CA_DAYS))
     write_whole(key_path, key_pem(key), 0o600)
     write_whole(path, made.public_bytes(serialization.Encoding.PEM), 0o644)
 
@@ -103,7 +120,7 @@ def authority(
         decipher_only=False,
     )
     return (
-        builder(name, name, key.public_key(), now - SKEW, ends)
+        builder(name, name, key.public_key(), min(now - SKEW, EARLIEST), ends)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)

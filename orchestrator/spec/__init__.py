@@ -7,6 +7,7 @@ metal sites, the inventory that it names.
 """
 
 from orchestrator.spec.checks import SKIPPABLE
+from orchestrator.spec.decoded import text_faults
 from orchestrator.spec.load import (
     LoadedCluster,
     LoadedJob,
@@ -36,6 +37,7 @@ __all__ = [
     "load_job",
     "load_job_text",
     "render",
+    "text_faults",
     "validate_file",
     "validate_text",
 ]

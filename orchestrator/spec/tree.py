@@ -237,7 +237,7 @@ class _Reader:
             node.size += item.size + 1
             if text is not None:
                 node.keys[text], node.values[text], node.value[text] = key.place, item, item.value
-            elif key.value == "<<":
+            elif within == "<<":
                 merged.append(item)
         for item in merged:
             _merge(node, item)
@@ -246,6 +246,8 @@ class _Reader:
     def _key(self, key: Node, node: Node, loc: Loc) -> str | None:
         """The key as text, or None if it can't be one, which is a fault."""
         text = key.value
+        if text is UNKNOWN:  # it has a tag, which was told
+            return None
         if not isinstance(text, str):
             self._fault("spec.key-not-text", key.place, loc, got=described(text))
             return None

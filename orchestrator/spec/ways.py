@@ -85,7 +85,15 @@ def _advice(one: Said, ssh: SshDocument) -> str:
     return f"hosts are reached by their site's ssh.{field}, {now}"
 
 
+def _expanded(path: str) -> Path:
+    """As Ansible reads it: a `~` of somebody who is not known here stays as it is."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def _equal(field: str, value: str, has: Any) -> bool:
     if field == "key":
-        return has is not None and str(has) == f"file:{Path(value).expanduser()}"
+        return has is not None and str(has) == f"file:{_expanded(value)}"
     return str(has if has is not None else "") == value

@@ -31,7 +31,10 @@ CONTINUED = b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN
         ("http://h", Endpoint("h", 80)),
         ("https://h.example.org", Endpoint("h.example.org", 443, tls=True)),
         ("https://[::1]:7443/base/", Endpoint("::1", 7443, tls=True, prefix="/base")),
+        ("https://[fe80::1%eth0]", Endpoint("fe80::1%eth0", 443, tls=True)),
+        ("http://a_b.c-d.:80", Endpoint("a_b.c-d.", 80)),
         ("unix:/run/x.sock", Endpoint(unix="/run/x.sock")),
+        ("unix:/srv/my ledgers/é.sock", Endpoint(unix="/srv/my ledgers/é.sock")),
         ("unix:///run/x.sock", Endpoint(unix="/run/x.sock")),
     ],
 )
@@ -48,6 +51,33 @@ def test_host_header() -> None:
 @pytest.mark.parametrize("url", ["h:80", "ftp://h", "http://", ""])
 def test_what_is_no_url(url: str) -> None:
     with pytest.raises(ValueError, match=r"expected|missing"):
+        parse_url(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user:secret@h:7443",
+        "https://a..b",
+        f"https://{'a' * 64}",
+        "https://h\0",
+        "https://h\r\nHost: x",
+        "https://h/\r\nX: y",
+        "https://h:0",
+        "https://h:65536",
+        "https://h:-1",
+        "https://h:",
+        "https://h:²",
+        "https://[::1",
+        "https://[x y]:1",
+        "https://::1",
+        "https://é",
+        "unix:/run/x\0",
+    ],
+)
+def test_what_a_resolver_would_choke_on_is_refused_before(url: str) -> None:
+    """A join token's line is written by hand: a slip there must not end an agent."""
+    with pytest.raises(ValueError, match=r"expected|host|address|port|password|characters"):
         parse_url(url)
 
 

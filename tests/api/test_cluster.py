@@ -20,6 +20,7 @@ from orchestrator.model.cluster import (
     Share,
     Site,
     SiteKind,
+    Ssh,
 )
 from orchestrator.model.codec import encode
 from orchestrator.wire import api_cluster as wire
@@ -258,6 +259,8 @@ SPEC = cluster(pool("p", nodes=2))
         (replace(SPEC, name="../x"), "can't name a cluster"),
         (replace(SPEC, queues=(Queue("a", weight=-1),)), "spec.queues.weight is out of range"),
         (replace(SPEC, queues=(Queue("a", weight=2**53),)), "spec.queues.weight is out of range"),
+        (replace(SPEC, timezone="UTC\n"), "spec.timezone has a character that no document may have"),
+        (replace(SPEC, sites=(replace(SPEC.sites[0], ssh=Ssh(user="-oX")),)), "spec.sites.ssh.user can't be"),
     ],
 )
 def test_checked_spec_that_contradicts_itself_is_refused(empty: Served, spec: ClusterSpec, what: str) -> None:

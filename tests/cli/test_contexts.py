@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,17 @@ def test_gangline_home_moves_everything(gangline_home: Path) -> None:
     assert paths.state_dir("lab").is_relative_to(gangline_home)
     assert paths.contexts_file().is_relative_to(gangline_home)
     assert str(gangline_home) == os.environ["GANGLINE_HOME"]
+
+
+@pytest.mark.parametrize("where", [paths.state_root, paths.config_dir, paths.cache_dir])
+def test_who_has_no_home_is_told_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, where: Callable[[], Path]
+) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    for name in ("GANGLINE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InputError, match="has no home folder here"):
+        where()

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.cli import contexts, hosting, paths
 from orchestrator.cli.contexts import Context, remember
 from orchestrator.model.cluster import ClusterSpec, Controller, Host, Site, SiteKind
-from orchestrator.model.errors import GanglineError, InputError, Refused
+from orchestrator.model.errors import GanglineError, InputError, Refused, Unavailable
 from orchestrator.model.host import HostFacts, Sight, Step
+from orchestrator.planning.desired_controller import unit_text
+from orchestrator.provision.metal.channel import Ran
 from orchestrator.provision.metal.wheels import Target
 from tests.cli.conftest import Said
 
@@ -39,7 +45,26 @@ def placed(state: Path, host: str = "c1", ledger: str = "/var/lib/gangline/atlas
     [
         (spec_of(address=""), "apply.controller-address", "controller.address"),
         (spec_of(address="http://10.0.0.9:7443"), "apply.controller-address", "controller.address"),
-        (spec_of(state="/home/me/ledger"), "apply.controller-state", "controller.state"),
+        *(
+            (spec_of(state=state), "apply.controller-state", "controller.state")
+            for state in (
+                "/home/me/ledger",
+                "/home",
+                "/",
+                "//home/me",
+                "/srv",
+                "/srv/ledger/",
+                "/etc/ledger",
+                "/usr/local/ledger",
+                "/var/lib",
+                "/var/run/ledger",
+                "/opt/gangline",
+                "/opt/gangline/controller",
+                "/var/lib/gangline-agent",
+                '/srv/"x"',
+                "/srv/$HOME",
+            )
+        ),
     ],
 )
 def test_a_place_that_can_t_work_is_refused_with_what_to_write(
@@ -49,6 +74,56 @@ def test_a_place_that_can_t_work_is_refused_with_what_to_write(
         hosting.check_place(spec)
     assert (caught.value.code, caught.value.path) == (code, path)
     assert "controller" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["", "/var/lib/gangline", "/srv/gangline", "/data1/my ledgers/100%", "/opt/ledger", "/etcetera/x"],
+)
+def test_a_folder_of_its_own_is_taken(state: str) -> None:
+    hosting.check_place(spec_of(state=state))
+
+
+@dataclass
+class Shell:
+    """A host whose scripts run here."""
+
+    text: str = ""
+
+    def ask(self, host: str, script: str) -> Any:
+        if self.text:
+            return Ran(host, 0, self.text.encode(), b"")
+        done = subprocess.run(["/bin/sh", "-s"], input=script.encode(), capture_output=True, check=False)
+        return Ran(host, done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("state", ["/var/lib/gangline/atlas", "/srv/my ledgers/100%"])
+def test_the_ledger_of_a_unit_is_found_however_it_is_written(state: str) -> None:
+    host = Shell(unit_text(spec_of(state=state)))
+    hosting._check_same_ledger(spec_of(state=state), host)  # type: ignore[arg-type]
+    with pytest.raises(Refused) as caught:
+        hosting._check_same_ledger(spec_of(state="/srv/other"), host)  # type: ignore[arg-type]
+    assert f"keeps its ledger in {state}, and" in caught.value.message
+
+
+@pytest.mark.needs("root")
+def test_what_a_controller_has_written_is_read_with_its_own_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.planning.desired_controller.USER", "nobody")
+    with tempfile.TemporaryDirectory(prefix="gangline-test-", dir="/tmp") as folder:
+        open_to_all = Path(folder)
+        open_to_all.chmod(0o755)
+        secret, own = open_to_all / "roots", open_to_all / "own file"
+        secret.write_text("of root alone")
+        secret.chmod(0o600)
+        own.write_text("gln_x")
+        own.chmod(0o644)
+        (open_to_all / "link").symlink_to(secret)
+
+        assert hosting._read(Shell(), "c1", str(own)) == "gln_x"  # type: ignore[arg-type]
+        with pytest.raises(Unavailable, match="Permission denied"):
+            hosting._read(Shell(), "c1", str(open_to_all / "link"))  # type: ignore[arg-type]
 
 
 def test_a_machine_that_runs_the_controller_itself_may_say_nothing() -> None:
@@ -65,6 +140,14 @@ def test_a_host_that_is_too_old_is_refused_before_anything_is_touched() -> None:
     facts = HostFacts("m", "b", python="3.10.12", arch="x86_64")
     with pytest.raises(InputError, match=r"c1 has Python 3\.10\.12"):
         hosting.target_of(Sight("c1", Step.DONE, facts=facts))
+
+
+@pytest.mark.parametrize(
+    ("python", "arch"), [("", "x86_64"), ("3", "x86_64"), ("three.eleven", "x86_64"), ("3.11", "../x 86")]
+)
+def test_a_host_that_says_nothing_known_of_itself_is_refused(python: str, arch: str) -> None:
+    with pytest.raises(Unavailable, match="c1 says that it has"):
+        hosting.target_of(Sight("c1", Step.DONE, facts=HostFacts("m", "b", python=python, arch=arch)))
 
 
 def test_the_context_of_a_controller_needs_the_authority_that_was_pinned(home: Path) -> None:

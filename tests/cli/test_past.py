@@ -5,12 +5,15 @@ Comes in: a controller on paper. Goes out: proof that a second destroy finds wha
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
+
 from orchestrator.cli import past
-from orchestrator.model.cluster import ClusterSpec, Host, Pool, Site, SiteKind
+from orchestrator.model.cluster import ClusterSpec, Host, Pool, Site, SiteKind, Ssh
 from orchestrator.model.codec import encode
+from orchestrator.model.errors import GanglineError
 from orchestrator.model.host import HostFacts
 from orchestrator.planning.world import NodeNow
 from orchestrator.wire import api_apply as wire
@@ -106,3 +109,13 @@ def test_without_a_host_to_find_no_record_is_read() -> None:
     controller = Controller({"r1": cluster("n1")})
     assert left(controller, apply_of(step("cordon", "n1"))) == []
     assert controller.read == []
+
+
+def test_a_record_that_no_file_can_describe_is_not_acted_on() -> None:
+    """A line feed in a user's name would be a line of OpenSSH's config on this machine."""
+    spec = cluster("a", "b")
+    odd = replace(spec.sites[0], ssh=Ssh(user="root\n  ProxyCommand touch /tmp/x"))
+    with pytest.raises(GanglineError) as caught:
+        past.spec_in(encode(replace(spec, sites=(odd,))))
+    assert caught.value.code == "record.unsound"
+    assert past.spec_in(encode(spec)) == spec

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.cli import text
+from orchestrator.cli.session import note
 from tests.cli.fakes import NOW
 
 
@@ -128,3 +129,9 @@ def test_times() -> None:
 def test_emulated_gpus_are_called_that() -> None:
     assert text.fold_models([("H100", True), ("H100", True), ("emulated", True)]) == "emulated H100, emulated"
     assert text.fold_models([("H100", False)]) == "H100"
+
+
+def test_a_note_does_not_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Hosts' words and commits of records end up in notes."""
+    note("h1: \x1b]0;owned\x07\u202e\nnext\tline")
+    assert capsys.readouterr().err == "h1: \\x1b]0;owned\\x07\\u202e\nnext\tline\n"

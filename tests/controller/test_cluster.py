@@ -268,6 +268,16 @@ def test_a_join_token_that_was_used_with_a_key_is_that_keys_for_a_while(tmp_path
     assert set(world.view.tokens) == {"ee"}, "the node was heard: it needs no other"
 
 
+@pytest.mark.parametrize("key", ["", "k9"])
+def test_a_join_token_that_goes_while_a_join_is_under_way_lets_nobody_in(tmp_path: Path, key: str) -> None:
+    """Whoever shows it sends the rest when they like: the node, or an admin who revokes it, comes first."""
+    world = small(tmp_path)
+    world.do(commands.CreateToken("join-1", "aa", "join", "p-1", "user:root"))
+    world.do(commands.JoinNode("p-1", FACTS, "node-1", "bb", used="join-1"))
+    error = world.do(commands.JoinNode("p-1", FACTS, "node-2", "cc", used="join-1", key=key))
+    assert (error.code, set(world.view.tokens)) == ("access.join-spent", {"bb"})
+
+
 def test_a_join_token_for_any_node_is_not_spent_by_a_key(tmp_path: Path) -> None:
     world = small(tmp_path, nodes=2)
     world.do(commands.CreateToken("any", "aa", "join", "*", "user:root"))

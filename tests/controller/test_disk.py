@@ -14,6 +14,7 @@ from hypothesis.stateful import invariant, rule
 
 from orchestrator.controller import commands, intake
 from orchestrator.controller.inbox import Item
+from orchestrator.controller.loop import MOST_AGAIN
 from orchestrator.ledger.events import StoredEvent
 from orchestrator.model.clock import SECOND
 from orchestrator.model.errors import Fenced, GanglineError, Unavailable
@@ -274,6 +275,34 @@ def test_an_unforeseen_error_is_told_to_its_command_and_the_others_go_on(
     assert str(world.view.jobs[second].state) == "waiting"
     check_world(world)
     assert isinstance(put(world, submit())[0], commands.Submitted), "the loop goes on"
+
+
+def test_one_cycle_does_not_read_the_ledger_for_each_of_many_that_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a client with one such command would hold the core for as long as it likes."""
+    world = small(tmp_path)
+    held = world.submit(job(hold=True))
+    loads: list[int] = []
+    writer = world.core._desk.writer
+    real = writer.reload
+
+    def broken(desk: Any, command: commands.HoldJob) -> None:
+        raise ZeroDivisionError("a bug")
+
+    def counted() -> None:
+        loads.append(1)
+        real()
+
+    monkeypatch.setattr(writer, "reload", counted)
+    monkeypatch.setitem(intake.HANDLERS, commands.HoldJob, broken)
+    bad = commands.HoldJob(held, "user:alice")
+    answers = put(world, submit(), *[bad] * 20, submit())
+    told = [getattr(answer, "code", "") for answer in answers]
+    assert len(loads) == MOST_AGAIN
+    assert told == ["controller.again", *["controller.internal"] * 4, *["controller.again"] * 17]
+    assert put(world, submit()) == [commands.Submitted(held + 1)], "nothing of it became a fact"
+    check_world(world)
 
 
 def test_a_question_that_fails_spoils_nothing(tmp_path: Path) -> None:

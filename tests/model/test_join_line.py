@@ -17,7 +17,7 @@ URLS = st.sampled_from(
 
 @given(SECRETS, URLS, st.sampled_from(["", SUM]))
 def test_parts_come_back(secret: str, url: str, ca_sha256: str) -> None:
-    line = JoinLine(secret, url, ca_sha256)
+    line = JoinLine(secret, url, ca_sha256 if url.startswith("https:") else "")
     assert parse(line.text) == line
     assert parse(f"\n {line.text} \r\n") == line
 
@@ -47,6 +47,8 @@ def test_digits_may_be_written_large() -> None:
         (f"hidden@https://h#sha256:{SUM[:-1]}g", "cut or changed"),
         (f"hidden@https://h#md5:{SUM}", "cut or changed"),
         (f"hidden@https://h#{SUM}", "cut or changed"),
+        (f"hidden@http://h:7443#sha256:{SUM}", "is not https"),
+        (f"hidden@unix:/run/x#sha256:{SUM}", "is not https"),
     ],
 )
 def test_what_is_no_line_says_so_without_its_secret(text: str, words: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.model.cluster import ClusterSpec, Pool
-from orchestrator.model.host import Desired, Item, ItemKind
+from orchestrator.model.host import Desired, Item, ItemKind, RoleState
 from orchestrator.planning.desired import (
     AGENT_ARCHIVE,
     AGENT_CONFIG,
@@ -228,7 +228,29 @@ def test_what_is_let_go_is_what_no_role_keeps_any_more() -> None:
     spec = load(document(edits))
     after = desired(spec, spec.pool("h100"), RESOLVED)
 
-    gone = items(let_go(before, after))
+    gone = items(let_go(before, after, base().identity))
 
     assert sorted(name for _, name in gone) == ["bob", "libnccl2"]
-    assert let_go(before, before) == Desired(())
+    assert let_go(before, before, base().identity) == Desired(())
+
+
+def test_what_was_never_ganglines_is_never_let_go_whatever_was_recorded() -> None:
+    """An operator records what hosts are said to have, and root undoes what is wanted no more."""
+    strange = (
+        Item(ItemKind.FILE, "/etc/passwd", (("content", ""),)),
+        Item(ItemKind.FILE, "/etc/gangline/../passwd", (("content", ""),)),
+        Item(ItemKind.FILE, "/home/alice/gangline.txt", (("content", ""),)),
+        Item(ItemKind.ARCHIVE, "/usr/bin/python3", ()),
+        Item(ItemKind.UNIT, "ssh.service", ()),
+        Item(ItemKind.USER, "carol", ()),
+    )
+    own = (
+        Item(ItemKind.FILE, "/etc/sysctl.d/90-gangline.conf", ()),
+        Item(ItemKind.FILE, "/opt/gangline/old.pyz", ()),
+        Item(ItemKind.UNIT, "gangline-old.service", ()),
+        Item(ItemKind.USER, "bob", ()),
+        Item(ItemKind.PACKAGE, "libnccl2", ()),
+    )
+    before = Desired((RoleState("base", (*strange, *own)),))
+    gone = let_go(before, Desired(()), base().identity)
+    assert gone == Desired((RoleState("base", own),))

@@ -90,6 +90,36 @@ def test_a_lost_key_of_the_ca_makes_a_new_one(tmp_path: Path) -> None:
     assert shake(again, found.ca, "localhost") == ""
 
 
+@pytest.mark.parametrize(
+    "clock",
+    [NOW + dt.timedelta(days=300), NOW + dt.timedelta(days=9000), dt.datetime(1970, 1, 2, tzinfo=dt.UTC)],
+)
+def test_a_clock_that_is_put_right_after_the_first_start_locks_nobody_out(
+    tmp_path: Path, clock: dt.datetime
+) -> None:
+    pinned = ensure(tmp_path, NAMES, clock).ca.read_bytes()
+    again = ensure(tmp_path, NAMES, NOW)
+    assert again.ca.read_bytes() == pinned, "hosts have it already"
+    assert shake(again, again.ca, "localhost") == ""
+
+
+@pytest.mark.parametrize("left", ["server.pem", "server.key"])
+def test_what_a_kill_has_left_of_another_pair_is_made_anew(tmp_path: Path, left: str) -> None:
+    """Of an authority that was made anew, or with half of a renewed pair."""
+    old = ensure(tmp_path / "old" / "atlas", NAMES, NOW)
+    new = ensure(tmp_path / "new" / "atlas", NAMES, NOW)
+    (new.cert.parent / left).write_bytes((old.cert.parent / left).read_bytes())
+    again = ensure(tmp_path / "new" / "atlas", NAMES, NOW)
+    assert shake(again, again.ca, "localhost") == ""
+
+
+@pytest.mark.parametrize("name", ["server.pem", "server.key"])
+def test_a_torn_pair_is_made_anew(tmp_path: Path, name: str) -> None:
+    found = ensure(tmp_path, NAMES, NOW)
+    (found.cert.parent / name).write_bytes(b"")
+    assert shake(ensure(tmp_path, NAMES, NOW), found.ca, "localhost") == ""
+
+
 def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "tls").write_text("")
     with pytest.raises(Unavailable, match="tls"):

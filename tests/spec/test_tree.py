@@ -97,6 +97,7 @@ def test_not_a_number_is_one() -> None:
         ("a: \ud800\n", "spec.yaml-syntax", 1, 4),
         ("a: !!str 5\n", "spec.yaml-tag", 1, 4),
         ("a: ! 5\n", "spec.yaml-tag", 1, 4),
+        ("!x a: 5\n", "spec.yaml-tag", 1, 1),
         ("a: !Ref x\n", "spec.yaml-tag", 1, 4),
         ("a: !!map {b: c}\n", "spec.yaml-tag", 1, 4),
         ("a: !!python/object/apply:os.system [x]\n", "spec.yaml-tag", 1, 4),

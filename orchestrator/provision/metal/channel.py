@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.model.clock import Clock, SystemClock
+from orchestrator.model.host import Step
 from orchestrator.provision.metal.diagnosis import Unreached, broken, diagnose, seen
 from orchestrator.provision.metal.ssh import JUMP_LOG, Access, private, unknown
 
@@ -24,6 +25,7 @@ SSH_FAILED = 255  # ssh's own exit code for a connection that did not come about
 # Each is a process of ssh here, and a login takes about 60 ms of a processor: more at once only delay each other.
 MOST_AT_ONCE = min(64, 8 * (os.cpu_count() or 1))
 DEADLINE_S = 60.0
+MOST_OUTPUT = 32 << 20  # bytes that one program may say: a check of all that a host has says 1 MiB at most
 DRAIN_S = 1.0  # for output that is still on its way when ssh has ended
 
 
@@ -129,6 +131,11 @@ class Channel:
     def _judge(self, host: str, talk: _Talk, log: str, jump_log: str) -> Ran:
         code = talk.code
         far = seen(log)
+        if talk.flooded:
+            words = f"{self.access.place(host)} says more than {MOST_OUTPUT >> 20} MiB, and was not heard out"
+            raise Unreached(
+                Step.SYSTEM, host, words, "see what its shell's start-up files and its python3 are"
+            )
         if code == SSH_FAILED and "mux_client" in log and not far.let_in:
             raise _Stale
         if code == SSH_FAILED and (not far.let_in or broken(log)):
@@ -174,6 +181,7 @@ class _Talk(asyncio.SubprocessProtocol):
         self._transport: asyncio.SubprocessTransport | None = None
         self.asked_us = 0
         self.answered_us = 0
+        self.flooded = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.SubprocessTransport)
@@ -182,7 +190,13 @@ class _Talk(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if self.asked_us and not self.answered_us:
             self.answered_us = self._clock.now_us()
+        if self.flooded:
+            return
         self._said[fd] += data
+        if len(self._said[1]) + len(self._said[2]) > MOST_OUTPUT and self._transport is not None:
+            self.flooded = True
+            with suppress(ProcessLookupError):
+                self._transport.kill()
         if self._greeting in self._said[1]:
             self._greeted.set()
 

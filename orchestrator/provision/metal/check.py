@@ -15,12 +15,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.model.clock import Clock
-from orchestrator.model.codec import CodecError, decode
+from orchestrator.model.codec import decode
 from orchestrator.model.host import Desired, Drift, HostFacts, Item, Sight, Step
 from orchestrator.provision.metal.diagnosis import Unreached
 
 MOST_AT_ONCE = 64  # hosts that are looked at in the same moment: each is a process of ssh here
 LAST_WORDS = 300  # characters of a host's complaint
+MOST_US = 2**53  # of a clock: what every reader of JSON keeps
+NO_ANSWER = (
+    AttributeError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)  # read from any text
 
 # As root: directly, or by sudo that asks for no password.
 AS_ROOT = ("/bin/sh", "-c", 'test "$(id -u)" = 0 && exec python3 -I -; exec sudo -n python3 -I -')
@@ -83,9 +92,8 @@ async def check_one(target: Target, run: Run, clock: Clock) -> Checked:
         return _unseen(target, error.step, error.message, error.hint, sent_us)
     now_us = clock.now_us()
     try:
-        answer = json.loads(ran.stdout)
-        return _checked(target, answer, sent_us, now_us)
-    except (ValueError, KeyError, CodecError):
+        return _checked(target, _answer(ran.stdout), sent_us, now_us)
+    except NO_ANSWER:
         step, hint = _diagnosis(ran)
         return _unseen(target, step, _last_words(ran), hint, now_us)
 
@@ -121,13 +129,24 @@ def _source() -> bytes:
     return Path(__file__).with_name("check_host.py").read_bytes()
 
 
+def _answer(said: bytes) -> dict[str, Any]:
+    """What a host says, which may be anything; ValueError unless it can be sent on as JSON."""
+    answer: dict[str, Any] = json.loads(said)
+    if b"\\u" in said:  # half a surrogate pair, which is no character
+        json.dumps(answer, ensure_ascii=False).encode()
+    return answer
+
+
 def _checked(target: Target, answer: dict[str, Any], sent_us: int, now_us: int) -> Checked:
     plain = answer["facts"]
-    skew_us = outside(int(plain["now_us"]), sent_us, now_us)
+    at_us = decode(int, plain["now_us"])
+    if not 0 <= at_us < MOST_US:
+        raise ValueError("no time of a clock")
+    skew_us = outside(at_us, sent_us, now_us)
     facts = decode(HostFacts, {**plain, "clock_skew_ms": skew_us // 1000})
     drift = tuple(decode(Drift, each) for each in answer["drift"])
     sight = Sight(target.host, Step.DONE, facts=facts, checked=True, drift=drift, seen_us=now_us)
-    return Checked(sight, str(answer["digest"]), tuple(answer["notes"]))
+    return Checked(sight, str(answer["digest"]), decode(tuple[str, ...], answer["notes"]))
 
 
 def outside(at: int, first: int, last: int) -> int:

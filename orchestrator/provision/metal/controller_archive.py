@@ -55,8 +55,11 @@ def controller_archive(target: Target, cache: Path, tell: Callable[[str], None])
     folder = cache / "controller"
     key = _key(own, target)
     for path in folder.glob(f"{key}-*.pyz"):
-        path.touch()
-        return ControllerArchive(path, path.stem.rpartition("-")[2])
+        sha256 = path.stem.rpartition("-")[2]
+        if hashlib.sha256(path.read_bytes()).hexdigest() == sha256:
+            path.touch()
+            return ControllerArchive(path, sha256)
+        path.unlink()  # torn, as after a power cut
     wheels = wheels_for(target, cache, tell)
     made = zipped(own | dict(_libraries(wheels)))
     path = folder / f"{key}-{made.sha256}.pyz"
@@ -111,6 +114,8 @@ def _keep(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            file.flush()
+            os.fsync(handle)
         Path(draft).replace(path)
     except BaseException:
         Path(draft).unlink(missing_ok=True)

@@ -21,6 +21,7 @@ from orchestrator.provision.metal.ssh import unknown
 DEADLINE_S = 10.0  # for one host that accepts the connection; one that does not is told after ssh.CONNECT_S
 OLDEST_PYTHON = (3, 10)  # DESIGN section 6
 SUPPORTED = {"debian": ("12", "13"), "ubuntu": ("22.04", "24.04")}
+MOST_DIGITS = 10  # of a clock's seconds
 CLOCK_WORTH_SAYING_MS = 1000
 GREETING = b"gangline:hello\n"
 PROGRAM = ("sh", "-c", f"echo {GREETING.decode().strip()}; exec sh -s")
@@ -158,10 +159,10 @@ def skew_ms(now: str, asked_us: int, answered_us: int) -> int:
     """How far a host's clock is ahead, in milliseconds: what lies outside the time between question and answer, since
     the host read its clock somewhere in between."""
     seconds, _, fraction = now.partition(".")
-    if not seconds.isdigit():
+    if not (seconds.isascii() and seconds.isdecimal() and len(seconds) <= MOST_DIGITS):
         return 0
     micros = fraction[:6].ljust(6, "0")
-    at = int(seconds) * 1_000_000 + (int(micros) if micros.isdigit() else 0)
+    at = int(seconds) * 1_000_000 + (int(micros) if micros.isascii() and micros.isdecimal() else 0)
     outside = max(at - answered_us, 0) + min(at - asked_us, 0)
     return int(outside / 1000)
 

@@ -126,7 +126,7 @@ def _inventory(wanted: Rendering) -> dict[str, Any]:
     groups: dict[str, Any] = {
         group_of(wanted.spec, pool): {
             "hosts": {
-                host.name: {"gangline_address": host.address or host.name}
+                host.name: {"gangline_address": _unsafe(host.address or host.name)}
                 for host in hosts_of(wanted.spec, pool)
             }
         }
@@ -134,7 +134,7 @@ def _inventory(wanted: Rendering) -> dict[str, Any]:
     }
     groups[NODES] = {"children": {name: {} for name in groups}}
     if (hosted := wanted.hosted) is not None:
-        address = hosted.host.address or hosted.host.name
+        address = _unsafe(hosted.host.address or hosted.host.name)
         groups[CONTROLLER] = {"hosts": {hosted.host.name: {"gangline_address": address}}}
     return {"all": {"children": groups}}
 
@@ -148,7 +148,7 @@ def _all_vars(wanted: Rendering) -> dict[str, Any]:
         values["gangline_accept_url"] = wanted.controller_url
     if wanted.ca_path:
         values |= {"gangline_ca": wanted.ca, "gangline_ca_path": wanted.ca_path}
-    return values
+    return {name: _unsafe(value) for name, value in values.items()}
 
 
 def _pool_vars(wanted: Rendering, pool: Pool) -> dict[str, Any]:
@@ -174,14 +174,14 @@ def _way_in(wanted: Rendering, site: Site) -> dict[str, Any]:
 def _ssh_vars(site: Site, config: Path | None) -> dict[str, Any]:
     """With Gangline's own config of the site, or, for people by hand, with what the spec says on top of theirs."""
     if config is not None:
-        return {"ansible_ssh_common_args": f"-F {shlex.quote(str(config))}"}
-    values: dict[str, Any] = {"ansible_host": "{{ gangline_address }}"}
+        return {"ansible_ssh_common_args": _unsafe(f"-F {shlex.quote(str(config))}")}
+    values: dict[str, Any] = {}
     values |= {"ansible_user": site.ssh.user} if site.ssh.user else {}
     values |= {"ansible_port": site.ssh.port} if site.ssh.port != SSH_PORT else {}
     values |= {"ansible_ssh_common_args": f"-J {shlex.quote(site.ssh.jump)}"} if site.ssh.jump else {}
     if site.ssh.key.startswith("file:"):
         values["ansible_ssh_private_key_file"] = site.ssh.key.removeprefix("file:")
-    return values
+    return {"ansible_host": "{{ gangline_address }}"} | {name: _unsafe(each) for name, each in values.items()}
 
 
 def _items(desired: Desired) -> dict[str, Any]:

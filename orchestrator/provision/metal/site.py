@@ -407,7 +407,10 @@ def _whose(name: str, answer: Ran | Unreached | InputError, urls: frozenset[str]
         return _ran(name, answer)
     try:
         found = json.loads(answer.stdout)
-    except ValueError:  # none, or one that nobody can read: the unit is stopped all the same
+    except (
+        ValueError,
+        RecursionError,
+    ):  # none, or one that nobody can read: the unit is stopped all the same
         return HostResult(name, ok=True) if answer.code == NO_CONFIG else None
     if not isinstance(found, dict):
         return None

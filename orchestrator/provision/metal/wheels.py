@@ -15,6 +15,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -61,10 +63,21 @@ def key_of(target: Target) -> str:
 def wheels_for(target: Target, cache: Path, tell: Callable[[str], None]) -> list[Path]:
     """All wheels, by name. Unavailable if they are not there and can't be fetched; NotFound without pip."""
     folder = cache / "wheels" / key_of(target)
+    if folder.is_dir() and not all(map(_whole, folder.glob("*.whl"))):
+        shutil.rmtree(folder)
     if not folder.is_dir():
         tell(f"the controller's libraries for {target} are fetched, once")
         _fetch(target, folder)
     return sorted(folder.glob("*.whl"))
+
+
+def _whole(wheel: Path) -> bool:
+    """Whether all of it can be read: after a power cut a file may be shorter than it was."""
+    try:
+        with zipfile.ZipFile(wheel) as packed:
+            return packed.testzip() is None
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error):
+        return False
 
 
 def _fetch(target: Target, folder: Path) -> None:

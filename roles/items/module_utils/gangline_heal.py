@@ -38,6 +38,11 @@ ENVIRONMENT = {
 LAST_LINES = 3
 ACCOUNTS = "/etc/passwd"
 UID, GID, HOME = 2, 3, 5  # fields of an entry there
+GID_OF_GROUP = 2  # of an entry in /etc/group
+FIRST_PERSON, NOBODY = (
+    1000,
+    65534,
+)  # numbers below the first, and the second, are the system's own (Debian Policy, 9.2.2)
 SET_ASIDE = ".set-aside-by-gangline"
 
 
@@ -228,8 +233,25 @@ def heal_groups(items: list[Plain], drift: list[Plain]) -> None:
     for item in items:
         wrong = {each["value"] for each in drift if each["name"] == item["name"]}
         if wrong:
-            verb = "groupadd" if "present" in wrong else "groupmod"
-            call([verb, "--gid", item["values"]["gid"], item["name"]])
+            _renumber_group(item["name"], item["values"]["gid"])
+
+
+def _renumber_group(name: str, gid: str) -> None:
+    """Make it or give it the number. Failed for a group of the system's: its files would be nobody's."""
+    found = [line.split(":") for line in _lines("/etc/group") if line.startswith(f"{name}:")]
+    if found and _of_the_system(int(found[0][GID_OF_GROUP])):
+        raise Failed(f"group {name}: this host's system has a group of that name, {found[0][GID_OF_GROUP]}")
+    call(["groupmod" if found else "groupadd", "--gid", gid, name])
+
+
+def _of_the_system(number: int) -> bool:
+    return number < FIRST_PERSON or number == NOBODY
+
+
+def _is_the_systems(name: str) -> bool:
+    return any(
+        line.startswith(f"{name}:") and _of_the_system(int(line.split(":")[UID])) for line in _lines(ACCOUNTS)
+    )
 
 
 def heal_users(items: list[Plain], drift: list[Plain]) -> None:
@@ -237,6 +259,8 @@ def heal_users(items: list[Plain], drift: list[Plain]) -> None:
     for item in items:
         wrong = {each["value"] for each in drift if each["name"] == item["name"]}
         groups = list(filter(None, item["values"].get("groups", "").split(",")))
+        if wrong and item["values"].get("system") != "yes" and _is_the_systems(item["name"]):
+            raise Failed(f"user {item['name']}: this host's system has an account of that name")
         if wrong:
             for group in groups:
                 _make_group(group)
@@ -279,8 +303,7 @@ def _mend_own_group(name: str, values: Plain) -> None:
         _make_group(name, str(pwd.getpwnam(name).pw_gid))
         return
     uid = values.get("uid") or str(pwd.getpwnam(name).pw_uid)
-    there = any(line.startswith(f"{name}:") for line in _lines("/etc/group"))
-    call(["groupmod" if there else "groupadd", "--gid", uid, name])
+    _renumber_group(name, uid)
     rewrite_entry(name, {GID: uid})
 
 
@@ -396,7 +419,7 @@ def _undo_file(name: str, values: Plain, dry: bool) -> bool:
 
 
 def _undo_user(name: str, _values: Plain, dry: bool) -> bool:
-    if not any(line.startswith(f"{name}:") for line in _lines("/etc/passwd")):
+    if not any(line.startswith(f"{name}:") for line in _lines(ACCOUNTS)) or _is_the_systems(name):
         return False
     if dry:
         return True

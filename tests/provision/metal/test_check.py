@@ -290,6 +290,36 @@ def test_a_host_that_fails_says_how_far_it_came_and_hides_no_other(
     assert found["n2"].sight.checked
 
 
+LIE: dict[str, Any] = {"facts": dict(FACTS), "drift": [], "digest": "", "notes": []}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"[]",
+        b"null",
+        b'{"facts": null}',
+        b"[" * 100_000,
+        b"\xff",
+        *(
+            json.dumps(one).encode()
+            for one in (
+                {**LIE, "facts": {**LIE["facts"], "now_us": None}},
+                {**LIE, "facts": {**LIE["facts"], "now_us": float("inf")}},
+                {**LIE, "facts": {**LIE["facts"], "now_us": 10**30}},
+                {**LIE, "facts": {**LIE["facts"], "hostname": "\ud800"}},
+                {**LIE, "drift": 3},
+                {**LIE, "notes": [{"a": 1}]},
+            )
+        ),
+    ],
+)
+def test_a_host_that_says_anything_at_all_is_not_believed_and_hides_no_other(said: bytes) -> None:
+    found = checked(n1=Ran(0, said), n2=Ran(0, json.dumps(ANSWER).encode()))
+    assert (found["n1"].sight.reached, found["n1"].sight.checked) == (Step.SYSTEM, False)
+    assert found["n2"].sight.checked
+
+
 @pytest.mark.parametrize(("at", "skew"), [(5, -5), (10, 0), (15, 0), (20, 0), (27, 7)])
 def test_clock_skew_is_what_the_way_there_and_back_can_not_explain(at: int, skew: int) -> None:
     assert check.outside(at, 10, 20) == skew

@@ -89,6 +89,22 @@ def test_old_archives_make_room(tmp_path: Path, pip: Pip) -> None:
 # --- wheels ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("left", [0, 100, -1])
+def test_what_a_power_cut_has_torn_is_made_again(tmp_path: Path, pip: Pip, left: int) -> None:
+    good = make(tmp_path)
+    data = good.path.read_bytes()
+    good.path.write_bytes(data[:left])
+    assert make(tmp_path) == good
+    assert good.path.read_bytes() == data
+    assert len(pip.calls) == 1
+
+    good.path.unlink()
+    for wheel in (tmp_path / "wheels").rglob("one*.whl"):
+        wheel.write_bytes(wheel.read_bytes()[:left])
+    assert make(tmp_path) == good
+    assert len(pip.calls) == 2
+
+
 def test_pip_is_asked_for_pinned_files_for_the_hosts_python(tmp_path: Path, pip: Pip) -> None:
     found = wheels_for(Target("3.13", "aarch64"), tmp_path, lambda _: None)
     (argv,) = pip.calls

@@ -119,6 +119,9 @@ def test_a_host_that_was_not_reached() -> None:
         ("997", -3000),
         ("1003.%N", 2000),  # a date that knows no nanoseconds
         ("", 0),
+        ("²", 0),
+        ("1" * 5000, 0),
+        ("1000.²", 0),
     ],
 )
 def test_clock_skew_is_what_the_round_trip_cannot_explain(now: str, skew: int) -> None:

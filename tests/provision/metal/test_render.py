@@ -140,6 +140,22 @@ def test_what_looks_like_a_template_is_marked_as_text(text: str) -> None:
     assert loaded(files, "group_vars/gpu.yml")["gangline_items"]["base"][0]["values"]["content"] == text
 
 
+def test_nothing_of_the_spec_is_a_template_on_this_machine() -> None:
+    odd = "/k/{{ lookup('pipe', 'id') }}"
+    site = SPEC.sites[0]
+    hosts = tuple(replace(host, address="{{ x }}") for host in site.hosts)
+    spec = replace(SPEC, sites=(replace(site, ssh=replace(site.ssh, key=f"file:{odd}"), hosts=hosts),))
+
+    by_hand = render.render(rendering(spec), AGENT)
+    config = {"hall": Path(f"{odd}/config")}
+    own = render.render(rendering(spec, ssh_configs=config), AGENT)
+
+    assert b"ansible_ssh_private_key_file: !unsafe" in by_hand["group_vars/gpu.yml"]
+    assert b"ansible_ssh_common_args: !unsafe" in own["group_vars/gpu.yml"]
+    assert b"gangline_address: !unsafe" in own["inventory.yml"]
+    assert b"ansible_host: '{{ gangline_address }}'" in by_hand["group_vars/gpu.yml"]
+
+
 @pytest.mark.parametrize(
     "text", ["no", "0644", "1e3", "22:30", "null", "~", " lead", "trail \n", "#", "é\n", "tab\t\n"]
 )

@@ -146,6 +146,37 @@ def test_what_is_wanted_no_more_goes_and_the_rest_stays(tmp_path: Path) -> None:
     assert healer().let_go(items, False) == []
 
 
+@pytest.mark.parametrize("name", ["root", "daemon", "nobody"])
+def test_an_account_of_the_systems_is_never_a_persons(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A user `root` of the file would get another number, and go with its line."""
+    code = healer()
+    called: list[Any] = []
+    monkeypatch.setattr(code, "call", lambda argv, *_: called.append(argv))
+    monkeypatch.setattr(code, "rewrite_entry", lambda *given: called.append(given))
+    values = {"groups": "", "home": f"/home/{name}", "shell": "/bin/bash", "system": "no", "uid": "20001"}
+    item = {"kind": "user", "name": name, "values": values}
+    for value in ("uid", "home", "group", "shell"):
+        with pytest.raises(code.Failed, match=f"user {name}: this host's system has an account"):
+            code.heal_users([item], [{"kind": "user", "name": name, "value": value}])
+    assert code.let_go([item], dry=False) == []
+    assert called == []
+
+
+def test_a_group_of_the_systems_keeps_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = healer()
+    called: list[Any] = []
+    monkeypatch.setattr(code, "call", lambda argv, *_: called.append(argv))
+    item = {"kind": "group", "name": "tty", "values": {"gid": "20100"}}
+    with pytest.raises(code.Failed, match="group tty: this host's system has a group of that name"):
+        code.heal_groups([item], [{"kind": "group", "name": "tty", "value": "gid"}])
+    with pytest.raises(code.Failed, match="group tty"):
+        code._mend_own_group("tty", {"uid": "20100", "system": "no"})
+    assert called == []
+    new = {"kind": "group", "name": "gangline-none", "values": {"gid": "20100"}}
+    code.heal_groups([new], [{"kind": "group", "name": "gangline-none", "value": "present"}])
+    assert called == [["groupadd", "--gid", "20100", "gangline-none"]]
+
+
 def test_an_entry_is_rewritten_and_the_others_stay_byte_by_byte(tmp_path: Path) -> None:
     passwd = tmp_path / "passwd"
     before = b"root:x:0:0::/root:/bin/sh\n+nis\nal:x:7:7:\xe4:/srv:/bin/sh\nalice:x:9:7::/a:/bin/sh\n"

@@ -25,8 +25,8 @@ from orchestrator.model.cluster import (
     System,
     User,
 )
-from orchestrator.model.host import Desired, ItemKind, Step
-from orchestrator.planning.desired import Resolved, desired, let_go
+from orchestrator.model.host import Desired, ItemKind, RoleState, Step
+from orchestrator.planning.desired import Resolved, desired
 from orchestrator.provision.metal import ansible, archive, render
 from orchestrator.provision.metal.channel import Channel, Way
 from orchestrator.provision.metal.check import Checked, Target, check
@@ -105,12 +105,25 @@ class Applied:
         return runs
 
 
+def no_more(before: Desired, after: Desired) -> Desired:
+    """As `let_go`, with the files and units to sabotage, which don't have Gangline's name."""
+    kept = {(role.role, item.kind, item.name) for role in after.roles for item in role.items}
+    return Desired(
+        tuple(
+            RoleState(
+                role.role, tuple(one for one in role.items if (role.role, one.kind, one.name) not in kept)
+            )
+            for role in before.roles
+        )
+    )
+
+
 def applied(
     hosts: list[Machine], spec: ClusterSpec, wanted: Desired, place: Path, before: Desired | None = None
 ) -> Applied:
     """Render for these hosts; what was wanted before and is no more is undone."""
     access = lay(spec.sites[0], place, os.environ)
-    leaving = {"h100": let_go(before, wanted)} if before is not None else {}
+    leaving = {"h100": no_more(before, wanted)} if before is not None else {}
     rendering = render.Rendering(spec, {"h100": wanted}, leaving, ssh_configs={"hall": access.config})
     render.write(place / "out", render.render(rendering, archive.agent_archive()))
     return Applied(hosts, wanted, place / "out", access, spec.sites[0].ssh.key)

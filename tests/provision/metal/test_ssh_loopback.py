@@ -165,6 +165,18 @@ def test_accepting_a_host_that_is_away_keeps_the_old_key(servers: Servers, tmp_p
     assert channel.access.known_hosts.path.read_text() == before
 
 
+def test_a_host_that_never_stops_talking_is_not_heard_out(
+    servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.provision.metal.channel.MOST_OUTPUT", 1 << 20)
+    channel = Channel(_access(servers, tmp_path))
+
+    ran = _carry(channel, channel.run_on(["h1"], ["sh", "-c", "cat /dev/zero"], way=FIRST))["h1"]
+
+    assert isinstance(ran, Unreached)
+    assert "says more than 1 MiB" in ran.message
+
+
 def test_a_deadline_ends_ssh_and_hides_no_other_host(servers: Servers, tmp_path: Path) -> None:
     channel = Channel(_access(servers, tmp_path))
 
