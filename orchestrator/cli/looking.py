@@ -51,7 +51,7 @@ def view_of(spec: ClusterSpec, state: Path, means: Means, recorded: Recorded, on
     return View(tuple(parts[name][0] for name in names), controller, hosted)
 
 
-def drift_of(file: str, client: Client | None, limit: str) -> list[Sight]:
+def drift_of(file: str, client: Client | None, limit: str | None) -> list[Sight]:
     """Every host against what was recorded; the controller's own host in one sight with what it has as a node."""
     spec = read(file)
     state = state_of(spec)
