@@ -35,10 +35,7 @@ DIFFERS = 3
 PARTLY = 4
 
 _limit = click.option(
-    "--limit",
-    default="",
-    metavar="HOSTS",
-    help="Only these hosts, as in h100-[01-04]; others stay as they are.",
+    "--limit", metavar="HOSTS", help="Only these hosts, as in h100-[01-04]; others stay as they are."
 )
 _host_keys = click.option(
     "--accept-host-key",
@@ -78,7 +75,12 @@ _host_keys = click.option(
 @options.output("text", "json", "markdown")
 @options.controller
 def plan(
-    file: str, out: str | None, detailed_exitcode: bool, no_look: bool, limit: str, **choices: tuple[str, ...]
+    file: str,
+    out: str | None,
+    detailed_exitcode: bool,
+    no_look: bool,
+    limit: str | None,
+    **choices: tuple[str, ...],
 ) -> int:
     """Show what `apply` would change; change nothing.
 
@@ -169,7 +171,12 @@ def client_or_none(file: str, *, at_its_address: bool = False) -> Client | None:
 @options.skip
 @options.controller
 def apply(
-    file: str, saved: str | None, limit: str, yes: bool, reboot_s: int | None, **choices: tuple[str, ...]
+    file: str,
+    saved: str | None,
+    limit: str | None,
+    yes: bool,
+    reboot_s: int | None,
+    **choices: tuple[str, ...],
 ) -> int:
     """Make the cluster what its file says.
 
@@ -224,10 +231,15 @@ def _check_saved(path: str, now: ChangeSet) -> None:
         if plain.pop("kind", "") != "Plan" or plain.pop("apiVersion", "") != "gangline/v1":
             raise ValueError("not a document of kind Plan")
         saved = decode(ChangeSet, plain)
-    except (OSError, ValueError, CodecError) as error:
-        raise InputError(
-            "apply.bad-plan", f"the plan can't be read: {error}", "save it again", path
-        ) from None
+    except OSError as error:
+        again = "name the file that `gangline plan FILE --out PLAN` has saved"
+        raise InputError("apply.bad-plan", f"the plan can't be read: {error.strerror}", again, path) from None
+    except (ValueError, CodecError) as error:
+        again = "`gangline plan FILE --out PLAN` saves one"
+        raise InputError("apply.bad-plan", f"this is no saved plan: {error}", again, path) from None
+    if saved.only != now.only:
+        was = f"--limit {fold_names(list(saved.only))}" if saved.only else "no --limit"
+        raise InputError("apply.other-limit", f"the plan was made with {was}", "give the same", path)
     moved = [
         name
         for name, before, after in (
@@ -297,7 +309,12 @@ def _tell(report: Report, found: Look, seconds: float) -> int:
         note(f"{host}: {safe(error)}")
     pools = len(found.spec.pools)
     words = f"{report.apply}: {report.outcome} in {lasted(seconds)}"
-    words += f"; {pools - len(report.short)} of {plural(pools, 'pool')} as wanted"
+    only = fold_names(list(found.plan.only))
+    words += (
+        f"; {pools - len(report.short)} of {plural(pools, 'pool')} as wanted"
+        if not only
+        else f"; only on {safe(only)}"
+    )
     words += f"; not done: {plural(len(report.skipped), 'step')}" if report.skipped else ""
     note(words)
     if str(report.outcome) == "done" and not found.plan.unseen:
@@ -323,7 +340,7 @@ def _tell(report: Report, found: Look, seconds: float) -> int:
 @options.skip
 @options.output("text", "json")
 @options.controller
-def drift(file: str, limit: str) -> int:
+def drift(file: str, limit: str | None) -> int:
     """Compare hosts with what they are to have; change nothing.
 
     Exit code 0: none differs; 3: some do; 4: none does, but some could not be looked at. `gangline apply` puts them
@@ -371,10 +388,11 @@ def _drift_text(sights: list[Sight]) -> None:
             sys.stdout.write("".join(f"    {line}\n" for line in advice))
     for sight in sights:
         if not sight.checked:
-            note(f"{sight.host}: not looked at: {safe(sight.error)}")
+            note(f"{sight.host}: not looked at: {safe('; '.join(filter(None, (sight.error, sight.hint))))}")
     seen = sum(sight.checked for sight in sights)
     bad = sum(bool(sight.drift) for sight in sights)
-    note(f"{plural(seen, 'host')} looked at, {bad} differ; `gangline apply` reverts what differs")
+    revert = "; `gangline apply` reverts what differs" if bad else ""
+    note(f"{plural(seen, 'host')} looked at, {bad or 'none'} {'differ' if bad > 1 else 'differs'}{revert}")
 
 
 def _brief(text: str) -> str:

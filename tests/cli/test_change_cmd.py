@@ -6,6 +6,7 @@ and people go by.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import change_cmd, changing, choices, looking
+from orchestrator.cli.change_cmd import _check_saved, as_document
 from orchestrator.model.apply import Outcome
 from orchestrator.model.change import Change, ChangeKind, ChangeSet, PlanStep, Source, StepKind, UpdateClass
 from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind
+from orchestrator.model.errors import InputError
 from orchestrator.model.host import Drift, ItemKind, Sight, Step
 from orchestrator.provision.applying import Report
 from tests.cli.conftest import Said
@@ -248,3 +251,32 @@ def test_what_is_adopted_is_a_file_that_passes(gangline: Run, file: Path) -> Non
         patch = line.removeprefix("+").strip()
         file.write_text(CLUSTER.replace("kind: metal}", f"kind: metal, {patch}}}"))
         assert gangline("validate", "c.yaml").code == 0
+
+
+def test_an_empty_limit_does_not_mean_all(gangline: Run, file: Path) -> None:
+    for verb in ("plan", "drift"):
+        said = gangline(verb, "c.yaml", "--limit", "")
+        assert said.code == 2
+        assert "--limit: no list of hosts" in said.err
+
+
+def test_drift_of_none_and_of_one(gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "drift_of", lambda *_: [seen("h1"), seen("h2")])
+    assert gangline("drift", "c.yaml").err == "2 hosts looked at, none differs\n"
+    monkeypatch.setattr(looking, "drift_of", lambda *_: [seen("h1", FILE), seen("h2")])
+    assert "2 hosts looked at, 1 differs; `gangline apply` reverts" in gangline("drift", "c.yaml").err
+
+
+def test_a_saved_plan_says_what_it_was_made_for(tmp_path: Path) -> None:
+    """No file, no plan, and a plan for other hosts are three things, and none of them is a changed host."""
+    whole, one = (ChangeSet("lab", "w", "r", "o", only=only) for only in ((), ("h1",)))
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(as_document(one)))
+    _check_saved(str(path), one)
+    with pytest.raises(InputError, match="made with --limit h1"):
+        _check_saved(str(path), whole)
+    path.write_text("apiVersion: gangline/v1\n")
+    with pytest.raises(InputError, match="this is no saved plan"):
+        _check_saved(str(path), whole)
+    with pytest.raises(InputError, match=r"can't be read: No such file or directory$"):
+        _check_saved(str(tmp_path / "gone.json"), whole)
