@@ -136,7 +136,12 @@ def client_or_none(file: str, *, at_its_address: bool = False) -> Client | None:
         client = connect(Context(spec.name, server_of(plain), state=str(state)), patience_s=0.5)
         if client.healthy():
             return client
-    if spec.controller.host:
+    if (state / "ledger.db").exists():
+        note(
+            f"the controller of {safe(spec.name)} does not run: what it has recorded is not known here, so nothing counts "
+            "as applied; `gangline up` starts it"
+        )
+    elif spec.controller.host:
         note(f"no way to a controller on {spec.controller.host} is known here: `gangline up` makes one")
     return None
 
@@ -190,7 +195,8 @@ def apply(
         raise Unavailable(
             "apply.no-controller",
             "no controller of this cluster is known here",
-            "`gangline up` starts one on this machine; for one elsewhere set GANGLINE_SERVER and GANGLINE_TOKEN",
+            "`gangline up` starts one on this machine; for one elsewhere set GANGLINE_SERVER, GANGLINE_TOKEN and "
+            "GANGLINE_CA",
         )
     found = look(file, client, limit=limit, **choices)
     if saved:

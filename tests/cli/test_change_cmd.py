@@ -280,3 +280,13 @@ def test_a_saved_plan_says_what_it_was_made_for(tmp_path: Path) -> None:
         _check_saved(str(path), whole)
     with pytest.raises(InputError, match=r"can't be read: No such file or directory$"):
         _check_saved(str(tmp_path / "gone.json"), whole)
+
+
+def test_a_controller_that_does_not_run_is_said(
+    gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record is what a plan is made against: without it everything looks new."""
+    monkeypatch.setattr(looking, "drift_of", lambda *_: [seen("h1")])
+    assert "does not run" not in gangline("drift", "c.yaml").err
+    (changing.state_of(changing.read("c.yaml")) / "ledger.db").touch()
+    assert "the controller of lab does not run" in gangline("drift", "c.yaml").err
