@@ -18,7 +18,8 @@ import click
 from orchestrator.cli import hosting, options
 from orchestrator.cli.arguments import Span
 from orchestrator.cli.session import current, note
-from orchestrator.cli.text import fold_names, plural, safe
+from orchestrator.cli.tables import room
+from orchestrator.cli.text import fitted, fold_names, plural, safe
 from orchestrator.cli.verbs import Example, verb
 from orchestrator.model.errors import Conflict, GanglineError, InputError, Refused, Unavailable
 
@@ -113,7 +114,8 @@ def show(found: ChangeSet) -> None:
     if form == "json":
         sys.stdout.write(to_json(as_document(found)) + "\n")
     else:
-        sys.stdout.write((plan_words.markdown if form == "markdown" else plan_words.words)(found) + "\n")
+        text = plan_words.markdown(found) if form == "markdown" else plan_words.words(found)
+        sys.stdout.write((text if form == "markdown" else fitted(text, room(sys.stdout))) + "\n")
 
 
 def client_or_none(file: str, *, at_its_address: bool = False) -> Client | None:
@@ -138,8 +140,8 @@ def client_or_none(file: str, *, at_its_address: bool = False) -> Client | None:
             return client
     if (state / "ledger.db").exists():
         note(
-            f"the controller of {safe(spec.name)} does not run: what it has recorded is not known here, so nothing counts "
-            "as applied; `gangline up` starts it"
+            f"the controller of {safe(spec.name)} does not run: what it has recorded is not known here, so "
+            "nothing counts as applied; `gangline up` starts it"
         )
     elif spec.controller.host:
         note(f"no way to a controller on {spec.controller.host} is known here: `gangline up` makes one")
@@ -220,7 +222,7 @@ def _hosted_client(file: str, *, yes: bool) -> Client | None:
 
     def agreed(sight: Sight, hosted: Hosted) -> bool:
         wanted = with_controller(ChangeSet(spec.name, "", "", ""), sight, hosted.desired)
-        note(plan_words.words(wanted))
+        note(fitted(plan_words.words(wanted), room(sys.stderr)))
         return yes or _agreed()
 
     teller = _teller()
@@ -276,13 +278,13 @@ def carry_out(
     for reason in wanted.unseen:
         note(f"not looked at: {safe(reason)}")
     if wanted.blockers:
-        note(plan_words.words(wanted))
+        note(fitted(plan_words.words(wanted), room(sys.stderr)))
         raise Refused("apply.refused", "; ".join(wanted.blockers), "see the plan above")
     if not wanted.steps and not _unsettled(client):
         note(f"cluster {wanted.cluster}: nothing to change")
         return PARTLY if wanted.unseen else 0
     if not quiet or not yes:
-        note(plan_words.words(wanted))
+        note(fitted(plan_words.words(wanted), room(sys.stderr)))
     if not yes and not _agreed():
         raise Refused("apply.not-agreed", "nothing was changed", "give --yes where nobody can be asked")
     began = time.monotonic()

@@ -488,10 +488,13 @@ def rendered(file: str) -> Files:
     return hosts_for(spec, state, means, means.by_pool, hosted=hosted).rendered()
 
 
+ADOPT = "to adopt it, in the host's site (below its `system`, if there is one):"
+
+
 def adopt_advice(kind: str, name: str, value: str, found: str) -> list[str]:
     """How the file would say what a host has, as a patch to its `system`; nothing where the file can't say it."""
     if kind == "sysctl" and found:
-        return ["to adopt it:", f"+  system: {{sysctls: {{{name}: {json.dumps(found)}}}}}"]
+        return [ADOPT, f"+  system: {{sysctls: {{{name}: {json.dumps(found)}}}}}"]
     if kind == "package" and value == "version" and found:
-        return ["to adopt it:", f"+  system: {{packages: {{{name}: {json.dumps(found)}}}}}"]
+        return [ADOPT, f"+  system: {{packages: {{{name}: {json.dumps(found)}}}}}"]
     return []

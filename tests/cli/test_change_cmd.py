@@ -233,10 +233,10 @@ def test_what_differs_is_reverted_or_adopted(
     said = gangline("drift", "c.yaml")
     assert said.out == (
         "h[1-2]: sysctl net.core.somaxconn, value: 128, wanted 4096  [base]\n"
-        "    to adopt it:\n"
+        f"    {changing.ADOPT}\n"
         '    +  system: {sysctls: {net.core.somaxconn: "128"}}\n'
         "h1: package jq, version: 1.7-1, wanted 1.6-1  [base]\n"
-        "    to adopt it:\n"
+        f"    {changing.ADOPT}\n"
         '    +  system: {packages: {jq: "1.7-1"}}\n'
         "h3: file /etc/motd, content: line 1: b, wanted line 1: a  [base]\n"
     )
@@ -265,6 +265,12 @@ def test_drift_of_none_and_of_one(gangline: Run, file: Path, monkeypatch: pytest
     assert gangline("drift", "c.yaml").err == "2 hosts looked at, none differs\n"
     monkeypatch.setattr(looking, "drift_of", lambda *_: [seen("h1", FILE), seen("h2")])
     assert "2 hosts looked at, 1 differs; `gangline apply` reverts" in gangline("drift", "c.yaml").err
+
+
+def test_a_plan_fits_a_terminal(gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_cmd, "room", lambda _: 40)
+    for line in gangline("plan", "c.yaml", "--no-look").out.splitlines():
+        assert len(line) <= 40 or " " not in line.strip(), line
 
 
 def test_a_saved_plan_says_what_it_was_made_for(tmp_path: Path) -> None:

@@ -128,3 +128,14 @@ def test_times() -> None:
 def test_emulated_gpus_are_called_that() -> None:
     assert text.fold_models([("H100", True), ("H100", True), ("emulated", True)]) == "emulated H100, emulated"
     assert text.fold_models([("H100", False)]) == "H100"
+
+
+def test_a_line_that_is_too_wide_is_broken_between_words() -> None:
+    said = "steps:\n  pool h100 batch 1: cordon, drain, configure (base+agent), accept: h100-[01-04]"
+    assert text.fitted(said, 0) == said
+    assert text.fitted(said, 50).splitlines() == [
+        "steps:",
+        "  pool h100 batch 1: cordon, drain, configure",
+        "        (base+agent), accept: h100-[01-04]",
+    ]
+    assert all(len(line) <= 50 for line in text.fitted(said, 50).splitlines())
