@@ -270,6 +270,10 @@ class ClientDesk:
         """Give it back."""
         self._client.uncordon(node, "updating")
 
+    def agree(self, node: str) -> None:
+        """Its hardware is as the plan said."""
+        self._client.uncordon(node, "changed")
+
     def configured(self, node: str, facts: HostFacts | None) -> None:
         """It was seen to have all it should."""
         if node in self._digest:

@@ -134,7 +134,7 @@ def _blockers(changes: tuple[Change, ...], consents: tuple[str, ...]) -> Iterato
         if change.cls is UpdateClass.REFUSED:
             yield f"{change.path}: {change.why}; {change.unblock}"
         elif change.consent and change.consent not in consents:
-            yield f"{change.path}: {change.why}; consent to it by the name '{change.consent}'"
+            yield f"{change.path}: {change.why}; `--consent {change.consent}` of `gangline apply` agrees to it"
 
 
 # --- what the plan was made from -------------------------------------------------------------------------------------
