@@ -12,7 +12,7 @@ import socket
 from random import Random
 from typing import Any
 
-from orchestrator.agent import device_nodes, log, supervisor, worker
+from orchestrator.agent import device_nodes, former, log, supervisor, worker
 from orchestrator.agent.attempts import Attempts, Wish
 from orchestrator.agent.board import Board
 from orchestrator.agent.channel import Channel, Endpoint, Failure
@@ -53,11 +53,15 @@ class Daemon:
         self.loop = Loop(self.clock)
         self.starter = starter
         starter.attach(self.loop)
-        history = History(config.state_dir, config.keep_s, config.keep_attempts, self.clock)
-        self.journal = Journal(config.state_dir, history)
+        self.supervisor = supervisor.choose(config)
+        self.trust = Trust(config)
+        self.journal = self._journal()
+        if former.is_anothers(self.trust, self.journal, self.supervisor.units()):
+            self.journal.close()
+            former.set_aside(config.state_dir, self.clock)
+            self.trust, self.journal = Trust(config), self._journal()
         self.slots = Slots(config.state_dir, host.boot_id(), config.gpus.only)
         self.found = self._discover()
-        self.supervisor = supervisor.choose(config)
         self.supervisor.adopt_nursery(starter.pid)
         starter.forked = self.supervisor.adopt_nursery
         self.context = self._context()
@@ -68,7 +72,6 @@ class Daemon:
         board = Board(self.journal, starter, self.loop, self.context, self._changed)
         self.attempts = Attempts(board, self._write_lease)
         self._seen = ""  # the revision of the last answer that was acted on
-        self.trust = Trust(config)
         self._token = self._stored_token()
         self._key_hidden = False
         self._wire()
@@ -92,6 +95,12 @@ class Daemon:
         self.joining = False
         if self._token and self.trust.newer_line():
             self._token = ""
+
+    def _journal(self) -> Journal:
+        config = self.config
+        return Journal(
+            config.state_dir, History(config.state_dir, config.keep_s, config.keep_attempts, self.clock)
+        )
 
     def _token_path(self) -> str:
         return os.path.join(self.config.state_dir, "token")

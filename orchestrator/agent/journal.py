@@ -73,7 +73,12 @@ class Journal:
         self._lazy.append(entry)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Give the file back, with the acknowledgements that came last."""
+        try:
+            if self._lazy:
+                self.commit([])
+        except JournalError as error:
+            log.error(str(error))
         os.close(self._fd)
 
     # --- reading ---------------------------------------------------------------------------------------------------

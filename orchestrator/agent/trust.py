@@ -100,6 +100,15 @@ class Trust:
         moved = not self._config.url and line.url not in ("", self._pins.url)
         return moved or (not self._config.ca and line.ca_sha256 not in ("", self._pins.ca_sha256))
 
+    def other_controller(self) -> bool:
+        """Whether the join token is for one of another authority than the last join was with, and the config agrees."""
+        try:
+            line = self.read_line()
+            self.agree(line)
+        except PinError:
+            return False
+        return bool(line.ca_sha256 and self._pins.ca_sha256) and line.ca_sha256 != self._pins.ca_sha256
+
     def agree(self, line: JoinLine) -> None:
         """PinError unless the config goes with what a join token pins."""
         where, config = self._config.join_token_file, self._config

@@ -18,7 +18,8 @@ import click
 from orchestrator.cli import hosting, options
 from orchestrator.cli.arguments import Span
 from orchestrator.cli.session import current, note
-from orchestrator.cli.text import fold_names, plural, safe
+from orchestrator.cli.tables import room
+from orchestrator.cli.text import fitted, fold_names, plural, safe
 from orchestrator.cli.verbs import Example, verb
 from orchestrator.model.errors import Conflict, GanglineError, InputError, Refused, Unavailable
 
@@ -35,10 +36,7 @@ DIFFERS = 3
 PARTLY = 4
 
 _limit = click.option(
-    "--limit",
-    default="",
-    metavar="HOSTS",
-    help="Only these hosts, as in h100-[01-04]; others stay as they are.",
+    "--limit", metavar="HOSTS", help="Only these hosts, as in h100-[01-04]; others stay as they are."
 )
 _host_keys = click.option(
     "--accept-host-key",
@@ -79,7 +77,12 @@ _host_keys = click.option(
 @options.output("text", "json", "markdown")
 @options.controller
 def plan(
-    file: str, out: str | None, detailed_exitcode: bool, no_look: bool, limit: str, **choices: Any
+    file: str,
+    out: str | None,
+    detailed_exitcode: bool,
+    no_look: bool,
+    limit: str | None,
+    **choices: Any,
 ) -> int:
     """Show what `apply` would change; change nothing.
 
@@ -112,7 +115,8 @@ def show(found: ChangeSet) -> None:
     if form == "json":
         sys.stdout.write(to_json(as_document(found)) + "\n")
     else:
-        sys.stdout.write((plan_words.markdown if form == "markdown" else plan_words.words)(found) + "\n")
+        text = plan_words.markdown(found) if form == "markdown" else plan_words.words(found)
+        sys.stdout.write((text if form == "markdown" else fitted(text, room(sys.stdout))) + "\n")
 
 
 def client_or_none(file: str, *, at_its_address: bool = False) -> Client | None:
@@ -135,7 +139,12 @@ def client_or_none(file: str, *, at_its_address: bool = False) -> Client | None:
         client = connect(Context(spec.name, server_of(plain), state=str(state)), patience_s=0.5)
         if client.healthy():
             return client
-    if spec.controller.host:
+    if (state / "ledger.db").exists():
+        note(
+            f"the controller of {safe(spec.name)} does not run: what it has recorded is not known here, so "
+            "nothing counts as applied; `gangline up` starts it"
+        )
+    elif spec.controller.host:
         note(f"no way to a controller on {spec.controller.host} is known here: `gangline up` makes one")
     return None
 
@@ -170,7 +179,9 @@ def client_or_none(file: str, *, at_its_address: bool = False) -> Client | None:
 @options.yes
 @options.skip
 @options.controller
-def apply(file: str, saved: str | None, limit: str, yes: bool, reboot_s: int | None, **choices: Any) -> int:
+def apply(
+    file: str, saved: str | None, limit: str | None, yes: bool, reboot_s: int | None, **choices: Any
+) -> int:
     """Make the cluster what its file says.
 
     Every step is in the controller's journal before and after; a killed apply is run again and goes on. The first batch
@@ -183,7 +194,8 @@ def apply(file: str, saved: str | None, limit: str, yes: bool, reboot_s: int | N
         raise Unavailable(
             "apply.no-controller",
             "no controller of this cluster is known here",
-            "`gangline up` starts one on this machine; for one elsewhere set GANGLINE_SERVER and GANGLINE_TOKEN",
+            "`gangline up` starts one on this machine; for one elsewhere set GANGLINE_SERVER, GANGLINE_TOKEN and "
+            "GANGLINE_CA",
         )
     found = look(file, client, limit=limit, **choices)
     if saved:
@@ -207,7 +219,7 @@ def _hosted_client(file: str, *, yes: bool) -> Client | None:
 
     def agreed(sight: Sight, hosted: Hosted) -> bool:
         wanted = with_controller(ChangeSet(spec.name, "", "", ""), sight, hosted.desired)
-        note(plan_words.words(wanted))
+        note(fitted(plan_words.words(wanted), room(sys.stderr)))
         return yes or _agreed()
 
     teller = _teller()
@@ -224,10 +236,15 @@ def _check_saved(path: str, now: ChangeSet) -> None:
         if plain.pop("kind", "") != "Plan" or plain.pop("apiVersion", "") != "gangline/v1":
             raise ValueError("not a document of kind Plan")
         saved = decode(ChangeSet, plain)
-    except (OSError, ValueError, CodecError) as error:
-        raise InputError(
-            "apply.bad-plan", f"the plan can't be read: {error}", "save it again", path
-        ) from None
+    except OSError as error:
+        again = "name the file that `gangline plan FILE --out PLAN` has saved"
+        raise InputError("apply.bad-plan", f"the plan can't be read: {error.strerror}", again, path) from None
+    except (ValueError, CodecError) as error:
+        again = "`gangline plan FILE --out PLAN` saves one"
+        raise InputError("apply.bad-plan", f"this is no saved plan: {error}", again, path) from None
+    if saved.only != now.only:
+        was = f"--limit {fold_names(list(saved.only))}" if saved.only else "no --limit"
+        raise InputError("apply.other-limit", f"the plan was made with {was}", "give the same", path)
     moved = [
         name
         for name, before, after in (
@@ -260,13 +277,13 @@ def carry_out(
     for reason in wanted.unseen:
         note(f"not looked at: {safe(reason)}")
     if wanted.blockers:
-        note(plan_words.words(wanted))
+        note(fitted(plan_words.words(wanted), room(sys.stderr)))
         raise Refused("apply.refused", "; ".join(wanted.blockers), "see the plan above")
     if not wanted.steps and not _unsettled(client):
         note(f"cluster {wanted.cluster}: nothing to change")
         return PARTLY if wanted.unseen else 0
     if not quiet or not yes or wanted.own():
-        note(plan_words.words(wanted))
+        note(fitted(plan_words.words(wanted), room(sys.stderr)))
     if not yes and not _agreed():
         raise Refused("apply.not-agreed", "nothing was changed", "give --yes where nobody can be asked")
     began = time.monotonic()
@@ -299,7 +316,12 @@ def _tell(report: Report, found: Look, seconds: float) -> int:
         note(f"{host}: {safe(error)}")
     pools = len(found.spec.pools)
     words = f"{report.apply}: {report.outcome} in {lasted(seconds)}"
-    words += f"; {pools - len(report.short)} of {plural(pools, 'pool')} as wanted"
+    only = fold_names(list(found.plan.only))
+    words += (
+        f"; {pools - len(report.short)} of {plural(pools, 'pool')} as wanted"
+        if not only
+        else f"; only on {safe(only)}"
+    )
     words += f"; not done: {plural(len(report.skipped), 'step')}" if report.skipped else ""
     note(words)
     if str(report.outcome) == "done" and not found.plan.unseen:
@@ -325,7 +347,7 @@ def _tell(report: Report, found: Look, seconds: float) -> int:
 @options.skip
 @options.output("text", "json")
 @options.controller
-def drift(file: str, limit: str) -> int:
+def drift(file: str, limit: str | None) -> int:
     """Compare hosts with what they are to have; change nothing.
 
     Exit code 0: none differs; 3: some do; 4: none does, but some could not be looked at. `gangline apply` puts them
@@ -373,10 +395,11 @@ def _drift_text(sights: list[Sight]) -> None:
             sys.stdout.write("".join(f"    {line}\n" for line in advice))
     for sight in sights:
         if not sight.checked:
-            note(f"{sight.host}: not looked at: {safe(sight.error)}")
+            note(f"{sight.host}: not looked at: {safe('; '.join(filter(None, (sight.error, sight.hint))))}")
     seen = sum(sight.checked for sight in sights)
     bad = sum(bool(sight.drift) for sight in sights)
-    note(f"{plural(seen, 'host')} looked at, {bad} differ; `gangline apply` reverts what differs")
+    revert = "; `gangline apply` reverts what differs" if bad else ""
+    note(f"{plural(seen, 'host')} looked at, {bad or 'none'} {'differ' if bad > 1 else 'differs'}{revert}")
 
 
 def _brief(text: str) -> str:

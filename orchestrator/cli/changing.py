@@ -268,6 +268,10 @@ class ClientDesk:
         """Give it back."""
         self._client.uncordon(node, "updating")
 
+    def agree(self, node: str) -> None:
+        """Its hardware is as the plan said."""
+        self._client.uncordon(node, "changed")
+
     def configured(self, node: str, facts: HostFacts | None) -> None:
         """It was seen to have all it should."""
         if node in self._digest:
@@ -374,7 +378,7 @@ def look_at(
     client: Client | None,
     *,
     see: bool = True,
-    limit: str = "",
+    limit: str | None = None,
     consents: Sequence[str] = (),
     defer: bool = False,
     full: bool = False,
@@ -410,15 +414,13 @@ def look_at(
         workload_of(client),
         SystemClock().now_us(),
         means.resolved,
-        Choices(agreed, defer),
+        Choices(agreed, defer, only=only),
     )
     if seen.controller is not None:
         made = with_controller(made, seen.controller, seen.hosted.desired if seen.hosted else Desired(()))
     tell_needless(agreed, made)
     if full:
         made = replace(made, steps=_with_full_run(spec, made, only))
-    if only:
-        made = replace(made, unseen=tuple(line for line in made.unseen if line.partition(":")[0] in only))
     return Look(spec, state, means, recorded, made, only, seen.hosted)
 
 
@@ -430,17 +432,17 @@ def _with_full_run(spec: ClusterSpec, made: ChangeSet, only: frozenset[str]) -> 
     own = spec.controller.host
     missing = own and not any(step.kind is StepKind.CONTROLLER for step in made.steps)
     first = (step_of(own),) if missing and (not only or own in only) else ()
-    return (*first, *made.steps, *_full_run(spec, made))
+    return (*first, *made.steps, *_full_run(spec, made, only))
 
 
-def _full_run(spec: ClusterSpec, made: ChangeSet) -> list[PlanStep]:
+def _full_run(spec: ClusterSpec, made: ChangeSet, only: frozenset[str]) -> list[PlanStep]:
     from orchestrator.model.change import PlanStep, StepKind
 
     done = {name for step in made.steps if step.kind is StepKind.CONFIGURE for name in step.nodes}
     return [
         PlanStep(f"{pool.name}.full", StepKind.CONFIGURE, "asked for", pool.name, left)
         for pool in metal_pools(spec)
-        if (left := tuple(name for name in pool.nodes if name not in done))
+        if (left := tuple(name for name in pool.nodes if name not in done and (not only or name in only)))
     ]
 
 

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from orchestrator.model.cluster import Pool
 
 
-def chosen_hosts(pools: Iterable[Pool], limit: str, own: str = "") -> frozenset[str]:
-    """The hosts of a --limit; InputError for what is no list of hosts, or one that no metal pool has and that is not
-    the controller's `own`."""
-    if not limit:
+def chosen_hosts(pools: Iterable[Pool], limit: str | None, own: str = "") -> frozenset[str]:
+    """The hosts of a --limit, all where none was given; InputError for what is no list of hosts (an empty one least of
+    all, as of a variable that is not set: it does not mean all), or one that no metal pool has and that is not the
+    controller's `own`."""
+    if limit is None:
         return frozenset()
     known = {name for pool in pools for name in pool.nodes} | ({own} if own else set())
     from orchestrator.wire.faults import suggestion

@@ -140,7 +140,7 @@ def _only_local() -> Context:
         "cli.no-controller",
         "no controller is known here",
         "`gangline up cluster.yaml` starts one on this machine, `gangline demo` shows one; "
-        "for one elsewhere set GANGLINE_SERVER and GANGLINE_TOKEN",
+        "for one elsewhere set GANGLINE_SERVER, GANGLINE_TOKEN and GANGLINE_CA",
     )
 
 

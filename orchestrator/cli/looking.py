@@ -52,7 +52,7 @@ def view_of(spec: ClusterSpec, state: Path, means: Means, recorded: Recorded, on
     return View(tuple(parts[name][0] for name in names), controller, hosted)
 
 
-def drift_of(file: str, client: Client | None, limit: str) -> list[Sight]:
+def drift_of(file: str, client: Client | None, limit: str | None) -> list[Sight]:
     """Every host against what was recorded; the controller's own host in one sight with what it has as a node."""
     spec = read(file)
     state = state_of(spec)
@@ -68,10 +68,13 @@ def drift_of(file: str, client: Client | None, limit: str) -> list[Sight]:
     return both if any(one.host == own.host for one in both) else [own, *both]
 
 
+ADOPT = "to adopt it, in the host's site (below its `system`, if there is one):"
+
+
 def adopt_advice(kind: str, name: str, value: str, found: str) -> list[str]:
     """How the file would say what a host has, as a patch to its `system`; nothing where the file can't say it."""
     if kind == "sysctl" and found:
-        return ["to adopt it:", f"+  system: {{sysctls: {{{name}: {json.dumps(found)}}}}}"]
+        return [ADOPT, f"+  system: {{sysctls: {{{name}: {json.dumps(found)}}}}}"]
     if kind == "package" and value == "version" and found:
-        return ["to adopt it:", f"+  system: {{packages: {{{name}: {json.dumps(found)}}}}}"]
+        return [ADOPT, f"+  system: {{packages: {{{name}: {json.dumps(found)}}}}}"]
     return []

@@ -51,6 +51,7 @@ def words(plan: ChangeSet) -> str:
     blocks = [
         _head(plan),
         *_pools(plan),
+        _only(plan),
         _blockers(plan),
         _unseen(plan),
         _work(plan.work),
@@ -153,6 +154,12 @@ def _short(value: str) -> str:
     """Texts of files are compared by a person in the file, not here."""
     lines = value.splitlines()
     return value if len(lines) <= 1 and len(value) <= 60 else f"({plural(len(lines), 'line')})"
+
+
+def _only(plan: ChangeSet) -> str:
+    if not plan.only:
+        return ""
+    return f"only on {safe(fold_names(list(plan.only)))}, as --limit says: all other hosts stay as they are"
 
 
 def _blockers(plan: ChangeSet) -> str:

@@ -139,6 +139,18 @@ def wrap(text: str, following: str = "  ", most: int = LINE) -> str:
     return fill(text, most, subsequent_indent=following, break_long_words=False, break_on_hyphens=False)
 
 
+def fitted(text: str, most: int) -> str:
+    """Lines that stand in columns, each broken between words where it is too wide, and what follows deeper than it
+    begins; as they are where `most` is 0, which is no terminal."""
+    if not most:
+        return text
+    lines = []
+    for line in text.split("\n"):
+        deep = " " * (len(line) - len(line.lstrip()) + 6)
+        lines.append(wrap(line, deep, most) if width(line) > most else line)
+    return "\n".join(lines)
+
+
 def indent(text: str, by: str = "  ") -> str:
     """Each line of the text moved to the right."""
     return "\n".join(by + line for line in text.splitlines())

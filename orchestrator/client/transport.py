@@ -167,7 +167,7 @@ class Transport:
             return Unavailable(
                 "client.certificate",
                 f"the certificate of {self.target} is not trusted: {error}",
-                "name the authority that signed it as CA file",
+                "give the certificate of the authority that signed it: its path in GANGLINE_CA, in Python as ca_file",
             )
         return Unavailable(
             "client.unreachable",

@@ -147,7 +147,8 @@ class Figures:
 class ChangeSet:
     """The whole plan. It applies only if the world still matches: `recorded` and `observed` are digests of what it was
     made from, `wanted` of the file. `blockers` are reasons in words why apply would refuse; empty if it would not.
-    `desired` is what hosts are to have afterwards: what RECORD records and CONFIGURE brings about."""
+    `desired` is what hosts are to have afterwards: what RECORD records and CONFIGURE brings about. `only`: the hosts
+    that may be acted on, all if empty; `changes` are the file's all the same."""
 
     cluster: str
     wanted: str
@@ -160,6 +161,7 @@ class ChangeSet:
     blockers: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()  # hosts that could not be looked at, with the reason
     desired: tuple[PoolDesired, ...] = ()
+    only: tuple[str, ...] = ()
 
     def empty(self) -> bool:
         """Whether there is nothing to do now; deferred changes wait."""

@@ -15,7 +15,7 @@ from orchestrator.model.host import Desired, Drift, Sight, Step
 from orchestrator.planning.desired_controller import CONTROLLER, UNIT
 from orchestrator.planning.digest import digest_of_plain
 from orchestrator.planning.hosts import PRESENT
-from orchestrator.planning.render import shown
+from orchestrator.planning.render import differing
 
 STEP = "controller.host"
 RESTARTS = "the controller restarts; jobs run on"
@@ -59,8 +59,8 @@ def _change(host: str, one: Drift, wanted: Desired) -> Change:
         kind=ChangeKind.ADDED if missing or not one.found else ChangeKind.CHANGED,
         cls=UpdateClass.CONTROLLER,
         source=Source.DRIFT,
-        old="" if missing else shown(one.value, one.found),
-        new=PRESENT if missing else shown(one.value, one.wanted),
+        old="" if missing else differing(one.value, one.found),
+        new=PRESENT if missing else differing(one.value, one.wanted),
         why=RESTARTS if _restarts(one, wanted) else QUIET,
         nodes=(host,),
         roles=(CONTROLLER,),

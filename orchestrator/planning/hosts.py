@@ -7,40 +7,72 @@ Comes in: the roster, the recorded `Desired`s, nodes that an apply owes somethin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from orchestrator.model.change import Change, ChangeKind, Source, UpdateClass
-from orchestrator.model.host import Drift, Item, ItemKind, PoolDesired, Sight
-from orchestrator.planning.render import shown
+from orchestrator.model.host import Desired, Drift, Item, ItemKind, PoolDesired, Sight
+from orchestrator.planning.render import differing
 from orchestrator.planning.roster import Roster
 from orchestrator.planning.strangers import NOTHING_OF_OURS, Ours, strangers
 from orchestrator.planning.twins import twins
 
 PRESENT = "present"  # the value of a drift that says that the item is absent
+CONTENT = "content"
+NEW_CONTENT = "what the file gets now"
 
 HostItems = Mapping[tuple[str, ItemKind, str], Item]
 
 
 def drift(
-    nodes: Roster, recorded: tuple[PoolDesired, ...], owed: tuple[str, ...], ours: Ours = NOTHING_OF_OURS
+    nodes: Roster,
+    recorded: tuple[PoolDesired, ...],
+    wanted: Mapping[str, Desired],
+    owed: tuple[str, ...],
+    ours: Ours = NOTHING_OF_OURS,
 ) -> tuple[Change, ...]:
-    """All of it, by pool and host in their order."""
-    items = {one.pool: _items(one) for one in recorded}
+    """All of it, by pool and host in their order. `wanted`: what hosts are to have after the plan, by pool, which says
+    what becomes of a value that differs from what was recorded."""
+    items = {one.pool: _items(one.desired) for one in recorded}
+    after = {pool: _items(one) for pool, one in wanted.items()}
     late = frozenset(owed)
     found: list[Change] = []
     for name, pool in nodes.new.items():
         found += _never_came(nodes, name)
         if nodes.joined(name):
             found += _left_behind(nodes, name, name in late)
-            found += _seen(nodes, name, items.get(pool.name, {}))
+            found += _seen(nodes, name, _Aims(items.get(pool.name, {}), after.get(pool.name)))
     found += (_forgotten(nodes, name) for name in nodes.gone() if name not in nodes.old)
     found += twins(nodes)
     found += strangers(nodes, ours)
     return tuple(found)
 
 
-def _items(recorded: PoolDesired) -> HostItems:
-    return {(role.role, item.kind, item.name): item for role in recorded.desired.roles for item in role.items}
+def _items(state: Desired) -> HostItems:
+    return {(role.role, item.kind, item.name): item for role in state.roles for item in role.items}
+
+
+@dataclass(frozen=True, slots=True)
+class _Aims:
+    """What the hosts of one pool were to have and what they are to have now; None where nobody renders it."""
+
+    before: HostItems
+    after: HostItems | None
+
+    def left(self, one: Drift) -> Drift | None:
+        """What of a difference the plan still has to set right, against what is wanted now; None for nothing."""
+        key = (one.role, one.kind, one.name)
+        old = self.before.get(key)
+        if self.after is None or old is None or not one.role:
+            return one
+        new = self.after.get(key)
+        if new is None:
+            return None
+        was, will = (dict(item.values).get(one.value) for item in (old, new))
+        if was == will or will is None:
+            return one
+        if one.value == CONTENT:  # of which a look tells one line only
+            return replace(one, wanted=NEW_CONTENT)
+        return replace(one, wanted=will) if one.found != will else None
 
 
 def _never_came(nodes: Roster, name: str) -> Iterator[Change]:
@@ -71,13 +103,15 @@ def _forgotten(nodes: Roster, name: str) -> Change:
     return Change(path, ChangeKind.REMOVED, cls, Source.DRIFT, old, "", why, nodes=(name,))
 
 
-def _seen(nodes: Roster, name: str, items: HostItems) -> Iterator[Change]:
+def _seen(nodes: Roster, name: str, aims: _Aims) -> Iterator[Change]:
     sight = nodes.sights.get(name)
     if sight is None or name in nodes.unseen:
         return
     yield from _hardware(nodes, name, sight)
     for one in sight.drift if sight.checked else ():
-        yield _drifted(nodes, name, one, items.get((one.role, one.kind, one.name)))
+        left = aims.left(one)
+        if left is not None:
+            yield _drifted(nodes, name, left, aims.before.get((one.role, one.kind, one.name)))
 
 
 def _hardware(nodes: Roster, name: str, sight: Sight) -> Iterator[Change]:
@@ -116,8 +150,8 @@ def _drifted(nodes: Roster, name: str, one: Drift, item: Item | None) -> Change:
         kind=ChangeKind.ADDED if missing or not one.found else ChangeKind.CHANGED,
         cls=UpdateClass.RECONFIGURE if heavy else UpdateClass.IN_PLACE,
         source=Source.DRIFT,
-        old="" if missing else shown(one.value, one.found),
-        new=PRESENT if missing else shown(one.value, one.wanted),
+        old="" if missing else differing(one.value, one.found),
+        new=PRESENT if missing else differing(one.value, one.wanted),
         why="it was changed on the host; work must leave to set it right"
         if heavy
         else "it was changed on the host; it is set right while work runs",

@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orchestrator.model.change import Change, UpdateClass
 from orchestrator.model.cluster import Pool
@@ -59,6 +59,28 @@ def retirements(changes: tuple[Change, ...], nodes: Roster) -> tuple[Needs, ...]
         if pool is not None:
             found.setdefault(pool.name, Needs(pool)).retire[name] = why.get(name, {})
     return tuple(found.values())
+
+
+def limited(all_of: Iterable[Needs], only: frozenset[str]) -> tuple[Needs, ...]:
+    """The same for these hosts alone, all if empty. What is not done to the others leaves them as they are, so a node
+    that is away stays away."""
+    if not only:
+        return tuple(all_of)
+
+    def kept(why: dict[str, Why]) -> dict[str, Why]:
+        return {name: paths for name, paths in why.items() if name in only}
+
+    return tuple(
+        replace(
+            needs,
+            enrol=kept(needs.enrol),
+            rolling=kept(needs.rolling),
+            in_place=kept(needs.in_place),
+            give_back=kept(needs.give_back),
+            retire=kept(needs.retire),
+        )
+        for needs in all_of
+    )
 
 
 def _by_node(changes: tuple[Change, ...], heavy: bool) -> dict[str, Why]:

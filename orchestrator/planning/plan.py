@@ -19,7 +19,7 @@ from orchestrator.planning.diff import diff
 from orchestrator.planning.digest import digest_of, digest_of_plain
 from orchestrator.planning.figures import figures
 from orchestrator.planning.hosts import drift
-from orchestrator.planning.needs import HEAVY, needs_of, retirements
+from orchestrator.planning.needs import HEAVY, limited, needs_of, retirements
 from orchestrator.planning.render import Rendering, is_configured, recorded_as, render
 from orchestrator.planning.roster import roster
 from orchestrator.planning.steps import steps_of
@@ -44,13 +44,15 @@ def plan(
     rendered = _render(wanted, recorded, resolved, of_file, choices.defer)
     own = tuple(change for one in rendered.values() for change in one.changes)
     ours = ours_of(wanted, recorded.spec, resolved.controller_url)
-    changes = (*of_file, *own, *drift(nodes, recorded.desired, recorded.owed, ours))
+    final = {name: one.desired for name, one in rendered.items()}
+    drifted = drift(nodes, recorded.desired, final, recorded.owed, ours)
+    changes = (*of_file, *own, *(one for one in drifted if choices.about(one.nodes)))
     desired = tuple(recorded_as(name, one.desired) for name, one in rendered.items())
     takes_over = bool(of_file) or _differs(desired, recorded.desired)
     done = steps_of(
         takes_over,
-        needs_of(wanted.pools, changes, nodes, rendered),
-        retirements(changes, nodes),
+        limited(needs_of(wanted.pools, changes, nodes, rendered), choices.only),
+        limited(retirements(changes, nodes), choices.only),
         rendered,
         nodes,
         workload,
@@ -65,8 +67,9 @@ def plan(
         work=effects(done.steps, workload, nodes, wanted, now_us),
         figures=figures(recorded.spec, wanted, catalog, workload),
         blockers=(*_blockers(changes, choices.consents), *done.stuck),
-        unseen=tuple(f"{name}: {why}" for name, why in nodes.unseen.items()),
+        unseen=tuple(f"{name}: {why}" for name, why in nodes.unseen.items() if choices.about((name,))),
         desired=desired,
+        only=tuple(sorted(choices.only)),
     )
 
 
@@ -131,7 +134,7 @@ def _blockers(changes: tuple[Change, ...], consents: tuple[str, ...]) -> Iterato
         if change.cls is UpdateClass.REFUSED:
             yield f"{change.path}: {change.why}; {change.unblock}"
         elif change.consent and change.consent not in consents:
-            yield f"{change.path}: {change.why}; consent to it by the name '{change.consent}'"
+            yield f"{change.path}: {change.why}; `--consent {change.consent}` of `gangline apply` agrees to it"
 
 
 # --- what the plan was made from -------------------------------------------------------------------------------------

@@ -157,7 +157,12 @@ def shown(value: str, text: str) -> str:
     if value != "content" or not text:
         return text
     lines = text.count("\n")
-    return f"{lines} lines, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"{lines} {'line' if lines == 1 else 'lines'}, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def differing(value: str, text: str) -> str:
+    """The same for what a look at a host tells: of what a file holds, the first line that differs."""
+    return text if value == "content" and "\n" not in text else shown(value, text)
 
 
 def _without(wanted: Desired, states: _States, put_off: set[Key]) -> Desired:

@@ -98,10 +98,15 @@ class Workload:
 @dataclass(frozen=True, slots=True)
 class Choices:
     """What a person says about a plan: `consents` are names of what may be lost or exchanged; `defer` puts off what
-    this version of Gangline wants by itself."""
+    this version of Gangline wants by itself; `only` names the hosts that may be acted on, all if empty."""
 
     consents: tuple[str, ...] = ()
     defer: bool = False
+    only: frozenset[str] = frozenset()
+
+    def about(self, names: Iterable[str]) -> bool:
+        """Whether it may act on one of them."""
+        return not self.only or not self.only.isdisjoint(names)
 
 
 NO_CHOICE = Choices()

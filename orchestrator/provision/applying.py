@@ -25,6 +25,7 @@ from orchestrator.model.errors import Conflict, GanglineError, Unavailable
 from orchestrator.model.failpoints import failpoint
 from orchestrator.model.host import HostFacts
 
+CHANGED = "changed"  # the mark of a node that is another machine, or has other GPUs, than was let in
 LEASE_S = 60  # nobody else may apply for so long after a sign of life of this process
 ACCEPT_S = 180  # for a configured host to join and be accepted
 ENDING_S = 120  # for what the controller ended at a deadline to be gone: its grace, and its epilog
@@ -68,6 +69,7 @@ class Desk(Protocol):
     def nodes(self) -> dict[str, NodeNow]: ...
     def cordon(self, node: str, why: str, deadline_s: int, then: str) -> None: ...
     def uncordon(self, node: str) -> None: ...
+    def agree(self, node: str) -> None: ...
     def configured(self, node: str, facts: HostFacts | None) -> None: ...
     def join_token(self, node: str) -> str: ...
 
@@ -144,6 +146,7 @@ class Applier:
             for step in plan.steps:
                 lease.check()
                 self._step(step)
+            self._agree(plan)
             self._let_back(plan)
         report.short = [pool.name for pool in self._spec.pools if not self._good_enough(pool)]
         behind = report.short or report.skipped or self._left_behind(plan)
@@ -334,6 +337,22 @@ class Applier:
         return self._hosts.retire(names)
 
     # --- at the end -----------------------------------------------------------------------------------------------
+
+    def _agree(self, plan: ChangeSet) -> None:
+        """Nodes whose other machine or GPUs stood in the plan that a person has agreed to, and that were proved since:
+        their mark is withdrawn. What a node shows later that was in no plan keeps it closed."""
+        shown = {
+            name
+            for change in plan.changes
+            for name in change.nodes
+            if not change.deferred and change.path in (f"host[{name}].machine-id", f"host[{name}].gpus")
+        }
+        touched = {name for step in plan.steps if step.kind is StepKind.CONFIGURE for name in step.nodes}
+        now = self._desk.nodes() if shown else {}
+        for name in sorted((shown & touched) - set(self._report.failed)):
+            if self._meant(name) and name in now and CHANGED in now[name].marks:
+                self._desk.agree(name)
+                self._tell(f"{name}: agreed to as it is now")
 
     def _let_back(self, plan: ChangeSet) -> None:
         """Nodes that an apply which was killed had closed, and that are as they should be."""

@@ -257,6 +257,7 @@ def test_tls_on_all_addresses(start: Start, certificate: tuple[Path, Path]) -> N
     with Client(url, server.admin_token, patience_s=0) as client, pytest.raises(Unavailable) as caught:
         client.status()
     assert caught.value.code == "client.certificate"
+    assert "GANGLINE_CA" in caught.value.hint
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion")

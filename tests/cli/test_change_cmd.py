@@ -6,6 +6,7 @@ and people go by.
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import change_cmd, changing, choices, looking
+from orchestrator.cli.change_cmd import _check_saved, as_document
 from orchestrator.model.apply import Outcome
 from orchestrator.model.change import (
     Change,
@@ -28,7 +30,7 @@ from orchestrator.model.change import (
     WorkFate,
 )
 from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind
-from orchestrator.model.errors import Refused
+from orchestrator.model.errors import InputError, Refused
 from orchestrator.model.host import Desired, Drift, ItemKind, PoolDesired, Sight, Step
 from orchestrator.planning.world import NodeNow, Recorded
 from orchestrator.provision.applying import Report
@@ -426,10 +428,10 @@ def test_what_differs_is_reverted_or_adopted(
     said = gangline("drift", "c.yaml")
     assert said.out == (
         "h[1-2]: sysctl net.core.somaxconn, value: 128, wanted 4096  [base]\n"
-        "    to adopt it:\n"
+        f"    {looking.ADOPT}\n"
         '    +  system: {sysctls: {net.core.somaxconn: "128"}}\n'
         "h1: package jq, version: 1.7-1, wanted 1.6-1  [base]\n"
-        "    to adopt it:\n"
+        f"    {looking.ADOPT}\n"
         '    +  system: {packages: {jq: "1.7-1"}}\n'
         "h3: file /etc/motd, content: line 1: b, wanted line 1: a  [base]\n"
     )
@@ -444,3 +446,48 @@ def test_what_is_adopted_is_a_file_that_passes(gangline: Run, file: Path) -> Non
         patch = line.removeprefix("+").strip()
         file.write_text(CLUSTER.replace("kind: metal}", f"kind: metal, {patch}}}"))
         assert gangline("validate", "c.yaml").code == 0
+
+
+def test_an_empty_limit_does_not_mean_all(gangline: Run, file: Path) -> None:
+    for verb in ("plan", "drift"):
+        said = gangline(verb, "c.yaml", "--limit", "")
+        assert said.code == 2
+        assert "--limit: no list of hosts" in said.err
+
+
+def test_drift_of_none_and_of_one(gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "drift_of", lambda *_: [seen("h1"), seen("h2")])
+    assert gangline("drift", "c.yaml").err == "2 hosts looked at, none differs\n"
+    monkeypatch.setattr(looking, "drift_of", lambda *_: [seen("h1", FILE), seen("h2")])
+    assert "2 hosts looked at, 1 differs; `gangline apply` reverts" in gangline("drift", "c.yaml").err
+
+
+def test_a_plan_fits_a_terminal(gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_cmd, "room", lambda _: 40)
+    for line in gangline("plan", "c.yaml", "--no-look").out.splitlines():
+        assert len(line) <= 40 or " " not in line.strip(), line
+
+
+def test_a_saved_plan_says_what_it_was_made_for(tmp_path: Path) -> None:
+    """No file, no plan, and a plan for other hosts are three things, and none of them is a changed host."""
+    whole, one = (ChangeSet("lab", "w", "r", "o", only=only) for only in ((), ("h1",)))
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(as_document(one)))
+    _check_saved(str(path), one)
+    with pytest.raises(InputError, match="made with --limit h1"):
+        _check_saved(str(path), whole)
+    path.write_text("apiVersion: gangline/v1\n")
+    with pytest.raises(InputError, match="this is no saved plan"):
+        _check_saved(str(path), whole)
+    with pytest.raises(InputError, match=r"can't be read: No such file or directory$"):
+        _check_saved(str(tmp_path / "gone.json"), whole)
+
+
+def test_a_controller_that_does_not_run_is_said(
+    gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record is what a plan is made against: without it everything looks new."""
+    monkeypatch.setattr(looking, "drift_of", lambda *_: [seen("h1")])
+    assert "does not run" not in gangline("drift", "c.yaml").err
+    (changing.state_of(changing.read("c.yaml")) / "ledger.db").touch()
+    assert "the controller of lab does not run" in gangline("drift", "c.yaml").err

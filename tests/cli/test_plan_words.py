@@ -188,3 +188,9 @@ def test_markdown_colours_what_changes() -> None:
     text = plan_words.markdown(plan(change("queues[a].weight", "1", "2", UpdateClass.CONTROLLER)))
     assert text.startswith("### cluster atlas: 1 change")
     assert "\n! queues[a].weight: 1 -> 2" in text
+
+
+def test_a_plan_for_some_hosts_says_so() -> None:
+    said = plan_words.words(ChangeSet("lab", "w", "r", "o", only=("h1", "h2")))
+    assert "only on h[1-2], as --limit says: all other hosts stay as they are" in said
+    assert "--limit" not in plan_words.words(ChangeSet("lab", "w", "r", "o"))

@@ -135,3 +135,14 @@ def test_a_note_does_not_drive_the_terminal(capsys: pytest.CaptureFixture[str]) 
     """Hosts' words and commits of records end up in notes."""
     note("h1: \x1b]0;owned\x07\u202e\nnext\tline")
     assert capsys.readouterr().err == "h1: \\x1b]0;owned\\x07\\u202e\nnext\tline\n"
+
+
+def test_a_line_that_is_too_wide_is_broken_between_words() -> None:
+    said = "steps:\n  pool h100 batch 1: cordon, drain, configure (base+agent), accept: h100-[01-04]"
+    assert text.fitted(said, 0) == said
+    assert text.fitted(said, 50).splitlines() == [
+        "steps:",
+        "  pool h100 batch 1: cordon, drain, configure",
+        "        (base+agent), accept: h100-[01-04]",
+    ]
+    assert all(len(line) <= 50 for line in text.fitted(said, 50).splitlines())

@@ -53,7 +53,7 @@ SCENES = (
             ),
         ),
         want="""
-        host[h100-03].file[/etc/gangline/agent.json].content: 1 lines, sha256 1d6… -> 1 lines, sha256 ca3…
+        host[h100-03].file[/etc/gangline/agent.json].content: 1 line, sha256 1d6f… -> 1 line, sha256 ca3d…
         [in-place] (drift) on h100-03
         h100.1: configure(agent) h100-03
         """,

@@ -51,7 +51,7 @@ SCENES = (
         "a file that another version writes otherwise",
         recorded_items=(FILE,),
         want="""
-        pool[h100].file[/etc/security/limits.d/gangline.conf].content: 1 lines, sha256 f58… -> 3 lines, sha256 2b2…
+        pool[h100].file[/etc/security/limits.d/gangline.conf].content: 1 line, sha256 f585… -> 3 lines, sha256 2b2…
         [in-place] (gangline) on h100-[01-08]
         record: record
         h100.1: configure(base) h100-[01-02]
@@ -64,7 +64,7 @@ SCENES = (
         new={'sites[hall].system.sysctls["vm.swappiness"]': "1"},
         want="""
         sites[hall].system.sysctls["vm.swappiness"]: 10 -> 1 [in-place] on a100-[1-2],h100-[01-08]
-        pool[h100].file[/etc/security/limits.d/gangline.conf].content: 1 lines, sha256 f58… -> 3 lines, sha256 2b2…
+        pool[h100].file[/etc/security/limits.d/gangline.conf].content: 1 line, sha256 f585… -> 3 lines, sha256 2b2…
         [in-place] (gangline) on h100-[01-08]
         record: record
         h100.1: configure(base) h100-[01-02]

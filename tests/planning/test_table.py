@@ -18,6 +18,7 @@ from tests.planning import (
     table_drift,
     table_gangline,
     table_hosts,
+    table_limits,
     table_refused,
     table_work,
 )
@@ -32,6 +33,7 @@ TABLES = (
     table_drift,
     table_gangline,
     table_work,
+    table_limits,
 )
 SCENES = [scene for table in TABLES for scene in table.SCENES]
 

@@ -142,6 +142,9 @@ class Paper:
         self.nodes_by_name[node].marks.pop("updating", None)
         self.nodes_by_name[node].deadline_us = 0
 
+    def agree(self, node: str) -> None:
+        self.nodes_by_name[node].marks.pop("changed", None)
+
     def configured(self, node: str, facts: HostFacts | None) -> None:
         self.done.append(f"configured {node}")
 

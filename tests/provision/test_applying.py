@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.model.apply import Outcome
-from orchestrator.model.change import ChangeSet, PlanStep, StepKind
+from orchestrator.model.change import Change, ChangeKind, ChangeSet, PlanStep, Source, StepKind, UpdateClass
 from orchestrator.model.cluster import DrainThen
 from orchestrator.model.errors import Conflict, Unavailable
 from orchestrator.provision.applying import Applier, Report
@@ -323,3 +323,25 @@ def test_what_a_plan_does_to_hosts_is_done_to_those_alone_that_were_meant() -> N
     assert world.done == ["record", "configure p3", "configured p3"]
     assert report.outcome is Outcome.PARTIAL, "the others wait"
     assert [name for name, node in world.nodes_by_name.items() if node.clean] == ["p3"]
+
+
+def test_another_machine_that_was_agreed_to_has_work_again() -> None:
+    """And one that shows itself only while the plan is carried out has not."""
+    world = paper()
+    for name in ("p1", "p2"):
+        world.nodes_by_name[name].marks["changed"] = "another machine"
+    other = Change(
+        "host[p1].machine-id",
+        ChangeKind.CHANGED,
+        UpdateClass.REPLACE,
+        Source.DRIFT,
+        "a",
+        "b",
+        "",
+        nodes=("p1",),
+        consent="host/p1",
+    )
+    report = carry_out(world, replace(plan(("p1", "p2")), changes=(other,)))
+    assert report.failed.keys() <= {"p2"}
+    assert not world.nodes_by_name["p1"].marks
+    assert "changed" in world.nodes_by_name["p2"].marks

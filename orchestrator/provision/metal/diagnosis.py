@@ -148,15 +148,17 @@ def _changed_key(access: Access, host: str, log: str) -> Unreached:
     where = f"{access.known_hosts.path}:{recorded[0].line}" if recorded else str(access.known_hosts.path)
     message = f"{access.place(host)} shows the host key {shown}, but {was} is recorded ({where})"
     hint = (
-        f"if {host} was installed anew, accept its key with --accept-host-key {host}; if nobody did that, "
-        "something else may answer at its address: compare with `ssh-keygen -lf` on its console"
+        f"if {host} was installed anew, accept its key with `gangline apply --accept-host-key {host}`; if "
+        "nobody did that, something else may answer at its address: compare with `ssh-keygen -lf` on its console"
     )
     return Unreached(Step.HOST_KEY, host, message, hint)
 
 
 def _unknown_key(access: Access, host: str, log: str) -> Unreached:
     message = f"{access.place(host)} shows the host key {seen(log).key}, and none is recorded yet"
-    return Unreached(Step.HOST_KEY, host, message, f"record it with --accept-host-key {host}")
+    return Unreached(
+        Step.HOST_KEY, host, message, f"record it with `gangline apply --accept-host-key {host}`"
+    )
 
 
 def _denied(access: Access, host: str, log: str) -> Unreached:

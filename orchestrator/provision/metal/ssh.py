@@ -78,14 +78,15 @@ def lay(site: Site, state: Path, environment: Mapping[str, str], connect_s: int 
     InputError where the key's reference can't be followed, or where others may read the key.
     """
     folder = private(state / "ssh" / site.name)
+    key = _key(site, folder, environment)
     access = Access(
         site=site.name,
         folder=folder,
-        sockets=_sockets(folder, environment),
+        sockets=_sockets(folder, f"{site.ssh.jump} {_version(key)}", environment),
         user=site.ssh.user,
         port=site.ssh.port,
         jump=site.ssh.jump,
-        key=_key(site, folder, environment),
+        key=key,
         addresses={host.name: host.address or host.name for host in site.hosts},
     )
     for path, checking in ((access.config, "yes"), (access.config_first, "accept-new")):
@@ -106,14 +107,23 @@ def private(folder: Path) -> Path:
     return folder
 
 
-def _sockets(folder: Path, environment: Mapping[str, str]) -> Path:
-    """Named by the site's folder, so that two clusters never share a connection."""
-    short = hashlib.sha256(str(folder).encode()).hexdigest()[:8]
+def _sockets(folder: Path, way: str, environment: Mapping[str, str]) -> Path:
+    """Named by the site's folder, so that two clusters never share a connection, and by `way`: one that another key has
+    opened, or that goes through another jump host, would say that this one works."""
+    short = hashlib.sha256(f"{folder} {way}".encode()).hexdigest()[:8]
     runtime = environment.get("XDG_RUNTIME_DIR", "")
     usable = runtime.startswith("/") and len(runtime) <= 24 and os.access(runtime, os.W_OK)
     above = Path(runtime, "gangline") if usable else SHORT / f"gangline-{os.geteuid()}"
     _tidy(private(above))
     return private(above / short)
+
+
+def _version(key: str) -> str:
+    """The file and its state; nothing where the spec names no key."""
+    if not key:
+        return ""
+    found = Path(key).stat()
+    return f"{key} {found.st_mtime_ns} {found.st_ino}"
 
 
 def _tidy(above: Path) -> None:

@@ -171,3 +171,20 @@ def test_places_name_host_and_port(tmp_path: Path) -> None:
     assert access.place("h1") == "h1 (10.0.0.1:2222)"
     assert access.place("h2") == "h2 ([fd00::2]:2222)"
     assert access.place(JUMP) == "jump host (bastion.test:22)"
+
+
+def test_another_key_or_jump_host_shares_no_connection(tmp_path: Path, key: Path) -> None:
+    """One that stands would let a key in that no host knows."""
+    other = tmp_path / "other"
+    other.write_text(PRIVATE)
+    other.chmod(0o600)
+
+    def sockets(**values: object) -> Path:
+        return lay(_site(**values), tmp_path / "state", {}).sockets
+
+    first = sockets(key=f"file:{key}")
+    assert sockets(key=f"file:{key}") == first
+    key.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nexchanged\n")
+    os.utime(key, ns=(1, 1))
+    found = [first, sockets(key=f"file:{key}"), sockets(key=f"file:{other}"), sockets(), sockets(jump="b")]
+    assert len(set(found)) == len(found)
