@@ -7,6 +7,7 @@ the command's table; `up` uses `carry_out`.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -91,12 +92,33 @@ def plan(
     """
     from orchestrator.cli.changing import look
 
+    if out:
+        _check_folder(Path(out))
     found = look(file, client_or_none(file), see=not no_look, limit=limit, **choices)
     if out:
-        Path(out).write_text(json.dumps(as_document(found.plan), indent=1) + "\n")
-        note(f"saved: {out}")
+        _save(Path(out), json.dumps(as_document(found.plan), indent=1) + "\n")
     show(found.plan)
     return DIFFERS if detailed_exitcode and not found.plan.empty() else 0
+
+
+def _check_folder(out: Path) -> None:
+    """InputError, before any host is asked, unless a plan can be saved there."""
+    folder = out.absolute().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        why = "can't be written" if folder.is_dir() else "is not there"
+        raise InputError(
+            "plan.no-folder", f"the folder {folder} {why}", "make it, or name another place", "--out"
+        )
+
+
+def _save(out: Path, text: str) -> None:
+    try:
+        out.write_text(text)
+    except OSError as error:
+        raise Unavailable(
+            "plan.not-saved", f"the plan can't be saved in {out}: {error.strerror}", "name another place"
+        ) from error
+    note(f"saved: {out}")
 
 
 def as_document(found: ChangeSet) -> dict[str, Any]:

@@ -85,6 +85,20 @@ def _user(
         seen[group] = None
 
 
+def called_by_https(context: Context) -> Iterator[Found]:
+    """A controller on a host of its own is called from elsewhere: by an address, in a way that nobody can listen to."""
+    controller = context.document.controller
+    if controller.host is None or not given(controller, "host"):
+        return
+    advice = "as agents and people reach that host: https://HOST:7443"
+    if not given(controller, "address"):
+        found = problem("spec.needs-field", field="host", other="address", advice=f"add one, {advice}")
+        yield Found(("controller", "host"), found, "key")
+    elif controller.address is not None and not controller.address.startswith("https://"):
+        found = problem("spec.bad-url", got=shown(controller.address), advice=f"write one of https, {advice}")
+        yield Found(("controller", "address"), found)
+
+
 def controller_host(context: Context) -> Iterator[Found]:
     """The controller's host is a host of some metal site."""
     name = context.document.controller.host
@@ -108,5 +122,5 @@ def _metal_hosts(context: Context) -> set[str] | None:
     return known
 
 
-NAMES = (backup, users)
+NAMES = (backup, called_by_https, users)
 PLACES = (controller_host,)

@@ -282,6 +282,23 @@ def test_only_the_hosts_that_are_meant_are_looked_at(
     assert asked == looked
 
 
+@pytest.mark.parametrize(
+    ("out", "code", "words"),
+    [("nowhere/plan.json", 2, "nowhere is not there"), ("/dev/full", 1, "No space left on device")],
+)
+def test_a_plan_that_can_not_be_saved_is_told(
+    gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch, out: str, code: int, words: str
+) -> None:
+    class Hosts:
+        def sights(self, names: list[str]) -> list[Sight]:
+            assert code != 2, "hosts were asked for a plan that nobody can have"
+            return [seen(name) for name in names]
+
+    monkeypatch.setattr(looking, "hosts_for", lambda *_, **__: Hosts())
+    said = gangline("plan", "c.yaml", "--out", out)
+    assert (said.code, words in said.err) == (code, True), said
+
+
 # --- saved plans ------------------------------------------------------------------------------------------------------
 
 CHANGE = Change("queues[a].weight", ChangeKind.CHANGED, UpdateClass.CONTROLLER, Source.SPEC, "1", "2")

@@ -38,13 +38,25 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     # --- the controller and users ---
     (
         "a controller on a host that is not there",
-        "controller: {host: b}\n" + METAL + "pools: [{name: p, site: m, nodes: a}]",
+        "controller: {host: b, address: 'https://b:7443'}\n"
+        + METAL
+        + "pools: [{name: p, site: m, nodes: a}]",
         ["controller.host spec.dangling-reference"],
     ),
     (
         "a controller on a node of a local site",
-        "controller: {host: n1}\n" + SITE + POOL,
+        "controller: {host: n1, address: 'https://n1:7443'}\n" + SITE + POOL,
         ["controller.host spec.dangling-reference"],
+    ),
+    (
+        "a controller on a host that nobody is told how to call",
+        "controller: {host: a}\n" + METAL + "pools: [{name: p, site: m, nodes: a}]",
+        ["controller.host spec.needs-field"],
+    ),
+    (
+        "a controller on a host that anybody could listen to",
+        "controller: {host: a, address: 'http://a:7443'}\n" + METAL + "pools: [{name: p, site: m, nodes: a}]",
+        ["controller.address spec.bad-url"],
     ),
     (
         "copies of the ledger without a pause",
