@@ -19,7 +19,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
             "demo_cmd", "demo", "Show everything on this machine: 4 nodes, 32 emulated GPUs, two gangs."
         ),
         "init": _at("spec_cmd", "init", "Copy an example cluster into a folder of your own."),
-        "doctor": _at("doctor_cmd", "doctor", "Check this machine and the way to the controller."),
+        "doctor": _at("doctor_cmd", "doctor", "Check this machine, the way to the controller, and hosts."),
     },
     "Clusters": {
         "validate": _at(

@@ -1,7 +1,7 @@
-"""`doctor`: what Gangline needs of this machine and of the way to the controller, looked at one by one.
+"""`doctor`: what Gangline needs of this machine, of the way to the controller, and of a file's hosts, one by one.
 
-Comes in: the machine, the contexts. Goes out: a line for each check, ok, warn or fail, with what to do; exit code 1
-if one fails. Called by: the command's table. It changes nothing.
+Comes in: the machine, the contexts, a cluster file if one is given. Goes out: a line for each check, ok, warn or fail,
+with what to do; exit code 1 if one fails. Called by: the command's table. It changes nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+import click
 
 from orchestrator.cli import options, paths
 from orchestrator.cli.session import current
@@ -44,21 +46,28 @@ class Check:
 @verb(
     "doctor",
     examples=[
-        Example("gangline doctor", "look at everything"),
+        Example("gangline doctor", "this machine and the way to the controller"),
+        Example("gangline doctor cluster.yaml", "and every host of the file's metal sites, over SSH"),
         Example(
             "gangline doctor -o json | jq '.items[] | select(.status != \"ok\")'",
             "what is not right, for a script",
         ),
     ],
 )
+@click.argument("file", required=False, metavar="[FILE]")
 @options.output("text", "json")
 @options.controller
-def doctor() -> int:
-    """Check this machine and the way to the controller.
+def doctor(file: str | None) -> int:
+    """Check this machine, the way to the controller, and hosts.
+
+    With FILE, each host of its metal sites is asked over SSH what it is, all at once: a line for each, or at which step
+    it can't be used and what to do. Nothing is changed; the key of a host that is seen for the first time is recorded.
 
     Exit code 1: something must be put right. A warning is something that works, but not as well as it could.
     """
     found = list(examine())
+    if file:
+        found += _hosts(file)
     if current().output == "json":
         good = all(check.status != FAIL for check in found)
         envelope = {
@@ -71,6 +80,23 @@ def doctor() -> int:
     else:
         _print(found)
     return 1 if any(check.status == FAIL for check in found) else 0
+
+
+def _hosts(file: str) -> Iterator[Check]:
+    """A line for each host; a file that can't be read ends it all."""
+    from orchestrator.cli.looking import probed
+    from orchestrator.model.host import Step
+
+    for sight, words in probed(file):
+        facts = sight.facts
+        if sight.reached is not Step.DONE or facts is None:
+            yield Check(sight.host, FAIL, words, sight.hint)
+        elif facts.reboot_needed or abs(facts.clock_skew_ms) > CLOCK_S * 1000:
+            yield Check(
+                sight.host, WARN, words, "leases and logs need clocks that agree, and kernels a reboot"
+            )
+        else:
+            yield Check(sight.host, OK, words)
 
 
 def examine() -> Iterator[Check]:

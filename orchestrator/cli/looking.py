@@ -1,12 +1,14 @@
 """Looking at the hosts of a cluster: its nodes, and its controller's own host if it has one, each once.
 
-Comes in: a checked spec, what was recorded, which hosts are meant. Goes out: a `View`, or the sights of a drift report
-and how to adopt what one tells. Called by: changing (plans), change_cmd (drift). Nothing here acts on a host.
+Comes in: a checked spec, what was recorded, which hosts are meant. Goes out: a `View`, the sights of a drift report and
+how to adopt what one tells, or what hosts are in words. Called by: changing (plans), change_cmd (drift), doctor_cmd.
+Nothing here acts on a host.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 from orchestrator.cli import hosting
 from orchestrator.cli.changing import Means, hosts_for, means_of, metal_pools, read, recorded_of, state_of
 from orchestrator.cli.choices import chosen_hosts
+from orchestrator.model.clock import SystemClock
 from orchestrator.model.host import Sight
 
 if TYPE_CHECKING:
@@ -66,6 +69,19 @@ def drift_of(file: str, client: Client | None, limit: str | None) -> list[Sight]
         replace(one, drift=(*own.drift, *one.drift)) if one.host == own.host else one for one in view.nodes
     ]
     return both if any(one.host == own.host for one in both) else [own, *both]
+
+
+def probed(file: str) -> list[tuple[Sight, str]]:
+    """Every host that the file has work for, with what it is in words; for one that can't be used, why."""
+    from orchestrator.provision.metal.probe import what_it_is
+    from orchestrator.provision.metal.site import MetalHosts, Wishes
+
+    spec = read(file)
+    nodes = [name for pool in metal_pools(spec) for name in pool.nodes]
+    names = list(dict.fromkeys(filter(None, (spec.controller.host, *nodes))))
+    hosts = MetalHosts(spec, state_of(spec), Wishes({}), os.environ, SystemClock())
+    sights = hosts.probed(names) if names else []
+    return [(one, one.error or (what_it_is(one.facts) if one.facts is not None else "")) for one in sights]
 
 
 ADOPT = "to adopt it, in the host's site (below its `system`, if there is one):"

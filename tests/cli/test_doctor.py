@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestrator.cli import doctor_cmd, paths
+from orchestrator.cli import doctor_cmd, looking, paths
 from orchestrator.cli.contexts import Context, remember
 from orchestrator.cli.doctor_cmd import Check, examine
 from orchestrator.model.errors import Unavailable
+from orchestrator.model.host import HostFacts, Sight, Step
 from tests.cli.conftest import Said
 
 Run = Callable[..., Said]
@@ -95,3 +98,36 @@ def test_a_check_that_breaks_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> No
         Check("gangline", "fail", "away", "wait"),
         Check("system", "fail", "/x: Permission denied"),
     ]
+
+
+# --- hosts of a file ------------------------------------------------------------------------------------------------
+
+
+def facts(**changes: Any) -> HostFacts:
+    return replace(HostFacts("m1", "b1", os="debian", release="12"), **changes)
+
+
+@pytest.mark.parametrize(
+    ("sight", "status", "code"),
+    [
+        (Sight("h1", Step.DONE, facts=facts()), "ok", 0),
+        (Sight("h1", Step.DONE, facts=facts(reboot_needed=True)), "warn", 0),
+        (Sight("h1", Step.DONE, facts=facts(clock_skew_ms=-2_500)), "warn", 0),
+        (Sight("h1", Step.SUDO, "sudo asks for a password", "give it NOPASSWD"), "fail", 1),
+    ],
+)
+def test_each_host_of_a_file_has_a_line(
+    gangline: Run, monkeypatch: pytest.MonkeyPatch, sight: Sight, status: str, code: int
+) -> None:
+    monkeypatch.setattr(looking, "probed", lambda _: [(sight, "what it is")])
+    said = gangline("doctor", "c.yaml")
+    assert said.code == code
+    (line,) = [line for line in said.out.splitlines() if " h1 " in line]
+    assert line.split(None, 2) == [status, "h1", "what it is"]
+    assert ("-> give it NOPASSWD" in said.out) == (status == "fail")
+
+
+def test_a_file_that_can_not_be_read_is_told_as_such(gangline: Run) -> None:
+    said = gangline("doctor", "nowhere.yaml")
+    assert said.code == 2
+    assert "nowhere.yaml" in said.err

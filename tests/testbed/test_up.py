@@ -40,6 +40,22 @@ def test_bare_hosts_are_ready_in_time(first: tuple[Lab, Done]) -> None:
     assert done.seconds <= READY_S
 
 
+def test_every_host_has_its_line(lab: Lab) -> None:
+    said = lab.run("doctor", str(lab.file)).ok().out
+    for host, release in zip(("h1", "h2", "h3"), ("12", "13", "12"), strict=True):
+        (line,) = [line for line in said.splitlines() if f" {host} " in line]
+        assert line.startswith(f"ok    {host} ")
+        assert f"debian {release}, kernel " in line
+    lab.hosts[0].inside("chmod 0 /home/ops/.ssh/authorized_keys").check()
+    try:
+        refused = lab.run("doctor", str(lab.file)).ok(1)
+        assert [line.split()[:2] for line in refused.out.splitlines() if line.startswith("fail")] == [
+            ["fail", "h1"]
+        ]
+    finally:
+        lab.hosts[0].inside("chmod 600 /home/ops/.ssh/authorized_keys").check()
+
+
 def test_nothing_to_change_runs_no_ansible_and_is_quick(lab: Lab) -> None:
     """In turn with a plain ping of the same hosts by Ansible; the medians are compared."""
     lab.up().ok()

@@ -7,6 +7,7 @@ needs no Python there, and says everything in one go.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -91,7 +92,12 @@ def line(found: Sight) -> str:
     """One line for people."""
     if found.reached is not Step.DONE or found.facts is None:
         return f"{found.host}: {found.error} [{found.reached}]"
-    return f"{found.host}: {', '.join([*_summary(found.facts), *worth_saying(found.facts)])}"
+    return f"{found.host}: {what_it_is(found.facts)}"
+
+
+def what_it_is(facts: HostFacts) -> str:
+    """A host that was reached, in words."""
+    return ", ".join([*_summary(facts), *worth_saying(facts)])
 
 
 def worth_saying(facts: HostFacts) -> list[str]:
@@ -106,8 +112,15 @@ def worth_saying(facts: HostFacts) -> list[str]:
 
 
 def _summary(facts: HostFacts) -> list[str]:
-    gpus = f"{len(facts.gpus)} GPU{'' if len(facts.gpus) == 1 else 's'}"
-    return [f"{facts.os} {facts.release}", f"kernel {facts.kernel}", f"Python {facts.python}", gpus]
+    return [f"{facts.os} {facts.release}", f"kernel {facts.kernel}", f"Python {facts.python}", _gpus(facts)]
+
+
+def _gpus(facts: HostFacts) -> str:
+    """`8 GPUs (10de:2330)`, or `3 GPUs (2 x 10de:2330, 10de:20b5)`: how many, and of what by vendor and device."""
+    counts = Counter(gpu.rpartition(" ")[2] for gpu in facts.gpus)
+    kinds = [f"{count} x {kind}" if count > 1 and len(counts) > 1 else kind for kind, count in counts.items()]
+    ids = f" ({', '.join(kinds)})" if kinds else ""
+    return f"{len(facts.gpus)} GPU{'' if len(facts.gpus) == 1 else 's'}{ids}"
 
 
 @cache

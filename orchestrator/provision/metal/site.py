@@ -133,6 +133,19 @@ class MetalHosts:
         """What a host is, compared with nothing."""
         return self._compared([name], lambda _: Desired(()))[0]
 
+    def probed(self, names: Sequence[str]) -> list[Sight]:
+        """What each host is, or at which step it can't be used, compared with nothing. InputError for a site without a
+        key."""
+        return _run(self._probe(names))
+
+    async def _probe(self, names: Sequence[str]) -> list[Sight]:
+        ways = [
+            (Channel(self._access(site), self._clock), hosts) for site, hosts in self._by_site(names).items()
+        ]
+        found = await asyncio.gather(*(probe.probe(channel, hosts, first=True) for channel, hosts in ways))
+        by_name = {sight.host: sight for each in found for sight in each}
+        return [by_name[name] for name in names]
+
     def look(self, names: Sequence[str]) -> list[Seen]:
         """The same for an apply."""
         return [_seen(sight) for sight in self.sights(names)]

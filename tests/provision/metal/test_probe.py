@@ -36,7 +36,22 @@ def test_a_good_host() -> None:
     assert found.facts == HostFacts(
         "m1", "b1", "h1", "debian", "12", "6.1.0", "3.11.2", "x86_64", tuple(GOOD["gpu"]), 0, False
     )
-    assert line(found) == "h1: debian 12, kernel 6.1.0, Python 3.11.2, 2 GPUs"
+    assert line(found) == "h1: debian 12, kernel 6.1.0, Python 3.11.2, 2 GPUs (10de:2330)"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "words"),
+    [
+        ([], "0 GPUs"),
+        (["0000:1b:00.0 10de:2330"], "1 GPU (10de:2330)"),
+        (
+            [f"0000:{at}:00.0 10de:2330" for at in "123"] + ["0000:4:00.0 10de:20b5"],
+            "4 GPUs (3 x 10de:2330, 10de:20b5)",
+        ),
+    ],
+)
+def test_gpus_are_told_by_number_and_kind(gpus: list[str], words: str) -> None:
+    assert line(sight("h1", _answer({"gpu": gpus}), 0)).endswith(f"3.11.2, {words}")
 
 
 def test_what_a_login_prints_by_itself_is_passed_over() -> None:
@@ -134,7 +149,7 @@ def test_news_that_is_no_failure() -> None:
     assert found.reached is Step.DONE
     assert found.facts is not None
     assert worth_saying(found.facts) == ["its clock is 10.0 s behind", "a reboot is pending"]
-    assert line(found).endswith("2 GPUs, its clock is 10.0 s behind, a reboot is pending")
+    assert line(found).endswith("2 GPUs (10de:2330), its clock is 10.0 s behind, a reboot is pending")
 
 
 @pytest.mark.system

@@ -126,7 +126,7 @@ def _break_and_look(hosts: list[Host], access: Access) -> None:
     seen = found[gpus].facts
     assert seen is not None
     assert seen.gpus == ("0000:1b:00.0 10de:2330", "0000:43:00.0 10de:2330")
-    assert line(found[gpus]).endswith("2 GPUs, a reboot is pending")
+    assert line(found[gpus]).endswith("2 GPUs (10de:2330), a reboot is pending")
     _come_back(access, cut, hung)
 
 
