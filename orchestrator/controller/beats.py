@@ -50,6 +50,8 @@ class Beats:
         self._settings = settings
         self._listening_us = clock.monotonic_us()
         self._heard_us: dict[str, int] = {}
+        self._started_us = clock.monotonic_us()
+        self._knowing: dict[str, bool] = {}
         self._noted: dict[str, _Noted] = {}
         self._desired: dict[str, _Wanted] = {}
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
@@ -61,6 +63,12 @@ class Beats:
     def silent_us(self, node: str) -> int:
         """Microseconds since the node was heard; the controller's own absence does not count."""
         return self._clock.monotonic_us() - max(self._heard_us.get(node, 0), self._listening_us)
+
+    def knows_lease(self, node: str, before_s: int) -> bool:
+        """Whether the node goes by no longer lease than the present one; `before_s`: what an earlier controller may
+        have given it, which has run out when this one has been there for twice as long."""
+        age_us = self._clock.monotonic_us() - self._started_us
+        return node in self._knowing or age_us >= 2 * before_s * SECOND
 
     def heard_at_us(self, node: str) -> int | None:
         """When the node was heard last, UTC; None if this controller has not heard it yet. Any thread may ask."""
@@ -88,9 +96,11 @@ class Beats:
 
     # --- the event loop's side ------------------------------------------------------------------------------
 
-    def heard(self, node: str) -> None:
-        """The node is there."""
+    def heard(self, node: str, knows: bool) -> None:
+        """The node is there. `knows`: it has had an answer of this controller, and with it the present lease."""
         self._heard_us[node] = self._clock.monotonic_us()
+        if knows:
+            self._knowing[node] = True
 
     def has_news(self, request: SyncRequest) -> bool:
         """Whether the core must see this beat."""

@@ -135,7 +135,9 @@ class Core:
             body = events.LedgerRestored(writer.state.next_job + JOB_ID_GAP, backup_us)
             writer.record(body, "ledger")
             writer.note_restore()
-        writer.record(events.ControllerStarted(self._settings.version, self._settings.host), "controller")
+        settings = self._settings
+        started = events.ControllerStarted(settings.version, settings.host, settings.lease_s)
+        writer.record(started, "controller")
         writer.commit()
         self._publish({})
         gc.collect()

@@ -143,14 +143,15 @@ class Controller:
             )
         if request.node not in self.view.nodes:
             raise NotFound("node.not-found", f"the cluster has no node {request.node}")
-        self.beats.heard(request.node)
+        knows = request.epoch == self.view.epoch
+        self.beats.heard(request.node, knows)
         reply = None
         if self.beats.has_news(request):
             reply = await self.do(Sync(request))
             self.beats.noted(request, reply)
         elif not self._reads.of(request.node):
             await self.beats.idle(request)
-        self.beats.heard(request.node)
+        self.beats.heard(request.node, knows)
         return self.beats.answer(request, reply, self.view.epoch, self._reads.of(request.node))
 
     async def read_log(

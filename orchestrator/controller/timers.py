@@ -99,12 +99,13 @@ def _away(node: Node) -> list[tuple[str, int, AttemptId]]:
 
 
 def _look_at(desk: Desk, node: Node) -> None:
-    """ok -> suspect after one lease of silence, -> unreachable after two."""
+    """ok -> suspect after one lease of silence, -> unreachable after two. None before a longer lease that an earlier
+    controller gave has run out twice as well: its agent may go by that one."""
     if node.contact in (Contact.NEVER, Contact.UNREACHABLE):
         return
     silent_s = desk.beats.silent_us(node.name) // SECOND
     lease_s = desk.settings.lease_s
-    if silent_s >= 2 * lease_s:
+    if silent_s >= 2 * lease_s and desk.beats.knows_lease(node.name, desk.state.lease_before_s):
         desk.writer.node(node.name, events.NodeContact(node.name, Contact.UNREACHABLE))
         _count_gone(desk, node)
         desk.touch_jobs_on(node.name)

@@ -40,7 +40,12 @@ def apply(state: State, event: Event) -> None:
 
 
 def _controller_started(state: State, event: Event, body: events.ControllerStarted) -> None:
-    pass  # the epoch of the envelope says it all
+    """Nodes may still go by what the controllers before have given them: by the last one's lease, and by a longer one
+    of those before it, if the last one did not outlive that twice."""
+    lived_us = event.t_us - state.started_us
+    still_s = state.lease_before_s if lived_us < 2 * state.lease_before_s * 1_000_000 else 0
+    state.lease_before_s = max(state.lease_s, still_s)
+    state.lease_s, state.started_us = body.lease_s, event.t_us
 
 
 def _restored(state: State, event: Event, body: events.LedgerRestored) -> None:

@@ -118,10 +118,11 @@ def node_subject(node: str) -> str:
 @event_type("controller.started")
 @dataclass(frozen=True, slots=True)
 class ControllerStarted:
-    """A controller took the ledger under the event's epoch."""
+    """A controller took the ledger under the event's epoch. `lease_s`: what it gives nodes; 0: not told."""
 
     version: str
     host: str
+    lease_s: int = 0
 
 
 @event_type("ledger.restored")

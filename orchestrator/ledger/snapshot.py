@@ -43,8 +43,13 @@ def _changes(state: State) -> dict[str, Any]:
         "commit": state.commit,
         "recorded": dict(state.recorded),
         "applies": [encode(one) for one in state.applies],
+        "leases": [state.lease_s, state.lease_before_s, state.started_us] if _leased(state) else [],
     }
     return {name: value for name, value in plain.items() if value}
+
+
+def _leased(state: State) -> bool:
+    return bool(state.lease_s or state.lease_before_s)
 
 
 def from_plain(plain: dict[str, Any]) -> State:
@@ -66,6 +71,7 @@ def from_plain(plain: dict[str, Any]) -> State:
         recorded=plain.get("recorded", {}),
         applies=[decode(Apply, item) for item in plain.get("applies", ())],
     )
+    state.lease_s, state.lease_before_s, state.started_us = plain.get("leases", (0, 0, 0))
     state.nodes = {node.name: node for node in (decode(Node, item) for item in plain["nodes"])}
     state.jobs = {job.id: job for job in (decode(Job, item) for item in plain["jobs"])}
     state.tokens = {token.id: token for token in (decode(Token, item) for item in plain["tokens"])}

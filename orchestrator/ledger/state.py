@@ -80,6 +80,9 @@ class State:
     cluster: ClusterSpec | None = None
     digest: str = ""
     commit: str = ""  # where the applied file stood
+    lease_s: int = 0  # what the present controller gives nodes; 0: it did not tell, here and below
+    lease_before_s: int = 0  # the longest that nodes may have from those before it
+    started_us: int = 0  # when it took the ledger
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[int, Job] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)

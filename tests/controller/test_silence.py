@@ -83,6 +83,47 @@ def test_a_controller_s_absence_is_no_silence(tmp_path: Path) -> None:
     assert str(world.view.jobs[job_id].state) == "running"
 
 
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_longer_lease_of_an_earlier_controller_is_waited_out(tmp_path: Path, asked: bool) -> None:
+    """The node may have no word of the shorter one: its agent ends what it runs by the one that it was given."""
+    world = small(tmp_path)
+    job_id = running(world, job(on_lost=OnLost.SELF_FENCE))
+    for _ in range(2):  # and the one in between did not live long
+        shorten(world)
+    if asked:
+        assert world.ask("p-1") is not None  # and the answer is lost
+    world.wait(2 * LEASE_S - 10)
+    assert (contact(world, "p-1"), world.view.jobs[job_id].attempts) == ("suspect", 1)
+    world.wait(12)
+    assert contact(world, "p-1") == "unreachable"
+    assert str(world.view.jobs[job_id].past[0].cause) == "fenced"
+
+
+def test_a_node_that_has_had_an_answer_goes_by_the_shorter_lease(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    shorten(world)
+    world.beat()
+    world.beat("p-1")
+    world.wait(LEASE_S // 3 + 2)
+    assert (contact(world, "p-1"), contact(world, "p-2")) == ("unreachable", "suspect")
+
+
+def shorten(world: World) -> None:
+    """Another controller, with a sixth of the lease."""
+    world.kill_controller()
+    world.settings = replace(world.settings, lease_s=LEASE_S // 6)
+    world.start_controller()
+
+
+def test_a_longer_lease_that_has_run_out_is_forgotten(tmp_path: Path) -> None:
+    world = small(tmp_path)
+    shorten(world)
+    world.wait(2 * LEASE_S + 2)
+    world.kill_controller()
+    world.start_controller()
+    assert world.state.lease_before_s == LEASE_S // 6
+
+
 def test_a_cycle_that_lasted_an_hour_was_stopped_and_heard_nobody(tmp_path: Path) -> None:
     """SIGSTOP, or a laptop's lid: what the clock says to have passed is nobody's silence."""
     world = small(tmp_path)

@@ -265,7 +265,7 @@ class World:
     def ask(self, node: str) -> SyncAnswer | None:
         """One beat up to the answer, through the plain forms; None if the controller refused it."""
         request = decode(SyncRequest, encode(self.agents[node].request()))
-        self.beats.heard(node)
+        self.beats.heard(node, request.epoch == self.view.epoch)
         reply = None
         if self.beats.has_news(request):
             reply = self.do(commands.Sync(request))

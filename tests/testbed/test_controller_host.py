@@ -184,6 +184,20 @@ def test_a_changed_quota_reaches_it_without_a_restart(lab: HostedLab, job: int) 
     assert "6" in str(queue)
 
 
+def test_a_changed_grant_reaches_it_without_a_restart(lab: HostedLab, job: int) -> None:
+    before = lab.main_pid()
+    lab.spec["access"] = {
+        "groups": {"infra": {"users": ["ops"]}},
+        "grants": [{"role": "operator", "to": "infra"}],
+    }
+    lab.write()
+    lab.apply().ok()
+    lab.own.run("gangline node cordon h2 --why fan").check()
+    lab.own.run("gangline node uncordon h2").check()
+    assert lab.main_pid() == before
+    assert lab.open_nodes() == ["h2"]
+
+
 def test_sabotage_is_found_named_and_healed_in_the_journal(lab: HostedLab, job: int) -> None:
     own, before = lab.own, lab.epoch()
     own.inside(f"sed -i s/^NoNewPrivileges=yes/NoNewPrivileges=no/ /etc/systemd/system/{UNIT}").check()
