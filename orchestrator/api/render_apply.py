@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from orchestrator.controller.past import from_applied
+from orchestrator.controller.applied import from_applied
 from orchestrator.controller.view import ApplyView, NodeView, StepView, View
 from orchestrator.model.apply import StepState
 from orchestrator.model.codec import encode

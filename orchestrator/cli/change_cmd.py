@@ -227,7 +227,6 @@ def apply(
 
 def _hosted_client(file: str, *, yes: bool) -> Client | None:
     """The controller on its own host, brought up first where it does not answer; None for one that has no host."""
-    from orchestrator.cli import plan_words
     from orchestrator.cli.changing import progress_of, read, state_of
     from orchestrator.cli.contexts import connect
     from orchestrator.model.change import ChangeSet
@@ -241,7 +240,7 @@ def _hosted_client(file: str, *, yes: bool) -> Client | None:
 
     def agreed(sight: Sight, hosted: Hosted) -> bool:
         wanted = with_controller(ChangeSet(spec.name, "", "", ""), sight, hosted.desired)
-        note(fitted(plan_words.words(wanted), room(sys.stderr)))
+        _tell_plan(wanted)
         return yes or _agreed()
 
     teller = _teller()
@@ -292,25 +291,31 @@ def carry_out(
     """Show, ask, act, report. 0, or 4 if something is left to do. Refused if the plan may not be carried out.
 
     `commit`: where the file stood; empty if nobody knows."""
-    from orchestrator.cli import plan_words
     from orchestrator.cli.changing import applier
 
     wanted = found.plan
     for reason in wanted.unseen:
         note(f"not looked at: {safe(reason)}")
     if wanted.blockers:
-        note(fitted(plan_words.words(wanted), room(sys.stderr)))
+        _tell_plan(wanted)
         raise Refused("apply.refused", "; ".join(wanted.blockers), "see the plan above")
     if not wanted.steps and not _unsettled(client):
         note(f"cluster {wanted.cluster}: nothing to change")
         return PARTLY if wanted.unseen else 0
     if not quiet or not yes or wanted.own():
-        note(fitted(plan_words.words(wanted), room(sys.stderr)))
+        _tell_plan(wanted)
     if not yes and not _agreed():
         raise Refused("apply.not-agreed", "nothing was changed", "give --yes where nobody can be asked")
     began = time.monotonic()
     report = applier(found, client, commit, _teller(), reboot_s).run(wanted)
     return _tell(report, found, time.monotonic() - began)
+
+
+def _tell_plan(plan: ChangeSet) -> None:
+    """For whoever is asked next, or reads the log."""
+    from orchestrator.cli import plan_words
+
+    note(fitted(plan_words.words(plan), room(sys.stderr)))
 
 
 def _unsettled(client: Client) -> bool:

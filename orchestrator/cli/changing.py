@@ -53,10 +53,15 @@ class Means:
         return {one.pool: one for one in self.desired}
 
 
-def state_of(spec: ClusterSpec) -> Path:
+def state_folder(spec: ClusterSpec) -> Path:
     """The cluster's state folder on this machine; `controller.state` is on the controller's host, if it has one."""
     own = spec.controller.state if not spec.controller.host else ""
-    return paths.private_folder(Path(own) if own else paths.state_dir(spec.name))
+    return Path(own) if own else paths.state_dir(spec.name)
+
+
+def state_of(spec: ClusterSpec) -> Path:
+    """The same, made if it is not there."""
+    return paths.private_folder(state_folder(spec))
 
 
 def metal_pools(spec: ClusterSpec) -> list[Pool]:

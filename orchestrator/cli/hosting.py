@@ -1,8 +1,8 @@
 """The controller on a host of its own (`controller.host`): what it must have, bringing it up, and the way to it.
 
 Comes in: a checked spec, the person's state folder of that cluster. Goes out: a controller that answers, and a context
-with its address, its authority's certificate and a token. Called by: changing (plans), local_cmd (`up`, `down`),
-change_cmd. The rooms that act are imported inside the functions that need them.
+with its address, its authority's certificate and a token. Called by: changing and looking (plans), local_cmd (`up`,
+`down`), change_cmd. The rooms that act are imported inside the functions that need them.
 
 The authority's key and the ledger are on that host and stay there. This machine keeps the certificate (in
 STATE/tls/ca.pem, as agents pin it), a token of the person's own, and which Python the host had at the last look.
@@ -98,7 +98,7 @@ def hosted_of(spec: ClusterSpec, state: Path) -> Hosted | Sight:
     check_place(spec)
     target = _remembered(spec, state)
     if target is None:
-        sight = _hosts(spec, state, None).facts(spec.controller.host)
+        sight = hosts_of(spec, state).facts(spec.controller.host)
         target = target_of(sight)
         if target is None:
             return sight
@@ -206,13 +206,16 @@ def remember_target(spec: ClusterSpec, state: Path, target: Target) -> None:
     paths.write_private(state / SEEN, json.dumps(plain) + "\n")
 
 
-def _hosts(
-    spec: ClusterSpec, state: Path, hosted: Hosted | None, tell: Callable[[Progress], None] = lambda _: None
+def hosts_of(
+    spec: ClusterSpec,
+    state: Path,
+    hosted: Hosted | None = None,
+    tell: Callable[[Progress], None] = lambda _: None,
 ) -> MetalHosts:
+    """The hosts of a spec, of which none is to have anything but the controller's own."""
     from orchestrator.provision.metal.site import MetalHosts, Wishes
 
-    wishes = Wishes({}, hosted=hosted, answers=lambda: True)
-    return MetalHosts(spec, state, wishes, os.environ, SystemClock(), tell)
+    return MetalHosts(spec, state, Wishes({}, hosted=hosted), os.environ, SystemClock(), tell)
 
 
 # --- the way to it ---------------------------------------------------------------------------------------------------
@@ -348,7 +351,7 @@ def bring(
         tell(f"controller: runs on {spec.controller.host} ({context.server})")
         return context
     hosted, sight = seen(spec, state)
-    hosts = _hosts(spec, state, hosted, progress)
+    hosts = hosts_of(spec, state, hosted, progress)
     context = _entered(spec, state, hosts, sight)
     if context is None:
         _check_same_ledger(spec, hosts)
@@ -411,10 +414,10 @@ def seen(spec: ClusterSpec, state: Path) -> tuple[Hosted, Sight]:
     hosted = hosted_of(spec, state)
     if isinstance(hosted, Sight):
         raise _unreached(hosted)
-    sight = _hosts(spec, state, hosted).controller_sight()
+    sight = hosts_of(spec, state, hosted).controller_sight()
     again = renewed(spec, state, sight)
     if again is not None:
-        hosted, sight = again, _hosts(spec, state, again).controller_sight()
+        hosted, sight = again, hosts_of(spec, state, again).controller_sight()
     if not sight.checked:
         raise _unreached(sight)
     return hosted, sight

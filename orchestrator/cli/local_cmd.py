@@ -120,15 +120,15 @@ class Bringing:
     """One `up`: the controller first, then the nodes."""
 
     def __init__(self, spec: ClusterSpec, tell: Callable[[str], None] = note) -> None:
+        from orchestrator.cli.changing import state_folder
         from orchestrator.model.cluster import SiteKind
         from orchestrator.provision.local import LocalSite
 
         self._spec = spec
         self._tell = tell
         self._began = time.monotonic()
-        state = Path(spec.controller.state) if spec.controller.state else paths.state_dir(spec.name)
-        self._site: LocalSite = LocalSite(paths.private_folder(state))
-        self.state = state
+        self.state = paths.private_folder(state_folder(spec))
+        self._site: LocalSite = LocalSite(self.state)
         self.hosts = any(spec.site_of(pool).kind is SiteKind.METAL for pool in spec.pools)
         self.plays = any(spec.site_of(pool).kind is SiteKind.LOCAL for pool in spec.pools)
 
@@ -385,6 +385,7 @@ def _check_that_jobs_can_be_cancelled(name: str, state: Path) -> None:
 
 def _which(cluster: str | None) -> tuple[str, Path]:
     """The name and state folder that are meant: a name, a file, or the current context."""
+    from orchestrator.cli.changing import state_folder
     from orchestrator.cli.contexts import Contexts, chosen
 
     if cluster is None:
@@ -398,8 +399,7 @@ def _which(cluster: str | None) -> tuple[str, Path]:
         return context.name, Path(context.state)
     if "/" in cluster or Path(cluster).is_file():
         spec = read_cluster(cluster)
-        own = spec.controller.state if not spec.controller.host else ""
-        return spec.name, Path(own) if own else paths.state_dir(spec.name)
+        return spec.name, state_folder(spec)
     known = Contexts.load().known.get(cluster)
     state = Path(known.state) if known is not None and known.state else paths.state_dir(cluster)
     if not state.is_dir():

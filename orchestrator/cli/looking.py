@@ -8,7 +8,6 @@ Nothing here acts on a host.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING
 from orchestrator.cli import hosting
 from orchestrator.cli.changing import Means, hosts_for, means_of, metal_pools, read, recorded_of, state_of
 from orchestrator.cli.choices import chosen_hosts
-from orchestrator.model.clock import SystemClock
 from orchestrator.model.host import Sight
 
 if TYPE_CHECKING:
@@ -71,17 +69,16 @@ def drift_of(file: str, client: Client | None, limit: str | None) -> list[Sight]
     return both if any(one.host == own.host for one in both) else [own, *both]
 
 
-def probed(file: str) -> list[tuple[Sight, str]]:
-    """Every host that the file has work for, with what it is in words; for one that can't be used, why."""
-    from orchestrator.provision.metal.probe import what_it_is
-    from orchestrator.provision.metal.site import MetalHosts, Wishes
+def probed(file: str) -> list[tuple[Sight, str, bool]]:
+    """Every host that the file has work for, with what it is in words (of one that can't be used, why and at which
+    step), and whether there is something to see to."""
+    from orchestrator.provision.metal.probe import words, worth_saying
 
     spec = read(file)
     nodes = [name for pool in metal_pools(spec) for name in pool.nodes]
     names = list(dict.fromkeys(filter(None, (spec.controller.host, *nodes))))
-    hosts = MetalHosts(spec, state_of(spec), Wishes({}), os.environ, SystemClock())
-    sights = hosts.probed(names) if names else []
-    return [(one, one.error or (what_it_is(one.facts) if one.facts is not None else "")) for one in sights]
+    sights = hosting.hosts_of(spec, state_of(spec)).probed(names) if names else []
+    return [(one, words(one), one.facts is not None and bool(worth_saying(one.facts))) for one in sights]
 
 
 ADOPT = "to adopt it, in the host's site (below its `system`, if there is one):"

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.controller import past
+from orchestrator.controller.applied import TYPE as APPLIED
+from orchestrator.controller.applied import applied_row
 from orchestrator.controller.view import history_row
 from orchestrator.ledger import events
 from orchestrator.ledger.apply import apply
@@ -173,7 +174,7 @@ class Writer:
         if not self._pending:
             return
         stored = [to_stored(event) for event in self._pending]
-        applied = [past.applied_row(one) for one in stored if one.type == past.TYPE]
+        applied = [applied_row(one) for one in stored if one.type == APPLIED]
         ended, keys, noted = self._ended, list(self._keys.values()), self._restore_noted
         self._drop_pending()
         try:

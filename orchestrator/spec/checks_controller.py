@@ -88,7 +88,7 @@ def _user(
 def called_by_https(context: Context) -> Iterator[Found]:
     """A controller on a host of its own is called from elsewhere: by an address, in a way that nobody can listen to."""
     controller = context.document.controller
-    if controller.host is None or not given(controller, "host"):
+    if controller.host is None:
         return
     advice = "as agents and people reach that host: https://HOST:7443"
     if not given(controller, "address"):

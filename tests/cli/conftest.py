@@ -6,7 +6,8 @@ process and returns its exit code, stdout and stderr.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -15,6 +16,7 @@ from orchestrator.cli import contexts, text
 from orchestrator.cli.main import main
 from orchestrator.wire.api import Job
 from tests.cli.fakes import NOW, FakeClient
+from tests.cli.lab import Lab
 
 
 class Said(NamedTuple):
@@ -49,3 +51,14 @@ def controller(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeClient]:
         return client
 
     return make
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    """A home with a cluster file of this machine; what a test starts in it is swept."""
+    made = Lab(tmp_path / "l")
+    made.write()
+    try:
+        yield made
+    finally:
+        made.sweep()

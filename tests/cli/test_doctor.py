@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli import doctor_cmd, looking, paths
+from orchestrator.cli import doctor_cmd, hosting, paths
 from orchestrator.cli.contexts import Context, remember
 from orchestrator.cli.doctor_cmd import Check, examine
 from orchestrator.model.errors import Unavailable
 from orchestrator.model.host import HostFacts, Sight, Step
+from orchestrator.provision.metal.probe import words
 from tests.cli.conftest import Said
 
 Run = Callable[..., Said]
@@ -103,6 +104,15 @@ def test_a_check_that_breaks_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> No
 # --- hosts of a file ------------------------------------------------------------------------------------------------
 
 
+CLUSTER = """apiVersion: gangline/v1
+kind: Cluster
+metadata: {name: lab}
+sites: [{name: m, kind: metal}]
+pools: [{name: p, site: m, nodes: h1}]
+queues: [{name: default}]
+"""
+
+
 def facts(**changes: Any) -> HostFacts:
     return replace(HostFacts("m1", "b1", os="debian", release="12"), **changes)
 
@@ -113,17 +123,25 @@ def facts(**changes: Any) -> HostFacts:
         (Sight("h1", Step.DONE, facts=facts()), "ok", 0),
         (Sight("h1", Step.DONE, facts=facts(reboot_needed=True)), "warn", 0),
         (Sight("h1", Step.DONE, facts=facts(clock_skew_ms=-2_500)), "warn", 0),
+        (Sight("h1", Step.DONE, facts=facts(clock_skew_ms=900)), "ok", 0),
         (Sight("h1", Step.SUDO, "sudo asks for a password", "give it NOPASSWD"), "fail", 1),
     ],
 )
 def test_each_host_of_a_file_has_a_line(
-    gangline: Run, monkeypatch: pytest.MonkeyPatch, sight: Sight, status: str, code: int
+    gangline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sight: Sight, status: str, code: int
 ) -> None:
-    monkeypatch.setattr(looking, "probed", lambda _: [(sight, "what it is")])
-    said = gangline("doctor", "c.yaml")
+    class Hosts:
+        def probed(self, names: list[str]) -> list[Sight]:
+            assert names == ["h1"]
+            return [sight]
+
+    monkeypatch.setattr(hosting, "hosts_of", lambda *_: Hosts())
+    file = tmp_path / "c.yaml"
+    file.write_text(CLUSTER)
+    said = gangline("doctor", str(file))
     assert said.code == code
     (line,) = [line for line in said.out.splitlines() if " h1 " in line]
-    assert line.split(None, 2) == [status, "h1", "what it is"]
+    assert line.split(None, 2) == [status, "h1", words(sight)]
     assert ("-> give it NOPASSWD" in said.out) == (status == "fail")
 
 

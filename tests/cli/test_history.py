@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.cli.lab import Lab
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path / "l")
-    made.write()
-    try:
-        yield made
-    finally:
-        made.sweep()
 
 
 def records(lab: Lab) -> list[tuple[str, bool]]:

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,6 @@ from orchestrator.wire.api import Attempt
 from tests.cli.lab import Lab, alive, until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    made = Lab(tmp_path / "l")
-    made.write()
-    try:
-        yield made
-    finally:
-        made.sweep()
 
 
 def up(lab: Lab) -> str:

@@ -113,3 +113,14 @@ def wanted(world: World, node: str) -> dict[AttemptId, Phase]:
 def why(world: World, job_id: int) -> Explanation:
     """The explanation of a job, as people get it."""
     return explain(world.state, world.view.reasons, job_id)
+
+
+def silence(world: World, node: str, seconds: int) -> None:
+    """Time passes, and all but this node are heard all along."""
+    for _ in range(seconds // 10):
+        world.wait(10)
+        world.beat(*[name for name in world.agents if name != node])
+
+
+def contact(world: World, node: str) -> str:
+    return str(world.view.nodes[node].contact)

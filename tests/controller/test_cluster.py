@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from orchestrator.controller import commands
+from orchestrator.controller.applied import from_applied
 from orchestrator.controller.intake import SPENT_S
-from orchestrator.controller.past import from_applied
 from orchestrator.model.clock import SECOND
 from orchestrator.model.errors import Conflict, InputError, NotFound
 from orchestrator.model.node import Device, MarkKind, NodeFacts

@@ -24,7 +24,7 @@ from tests.builders import ALICE, job
 from tests.controller.invariants import check_world
 from tests.controller.scenes import ending_of, finish, kinds, ledger, running, small, wanted
 from tests.controller.test_machine import Machine
-from tests.controller.test_silence import plant
+from tests.controller.test_orphans import plant
 from tests.controller.world import Answered, World
 
 FULL = Unavailable("ledger.disk-full", "can't write to the ledger: no space left")

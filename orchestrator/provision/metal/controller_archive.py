@@ -9,14 +9,13 @@ Equal code and equal wheels give equal bytes on every machine. A host needs neit
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator import bundled
+from orchestrator.provision.files import private_folder, write_whole
 from orchestrator.provision.metal.archive import zipped
 from orchestrator.provision.metal.wheels import LIST, Target, key_of, wheels_for
 
@@ -109,17 +108,8 @@ def _libraries(wheels: list[Path]) -> Iterator[tuple[str, bytes]]:
 
 def _keep(path: Path, data: bytes) -> None:
     """In the cache, whole or not at all; the oldest make room."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(prefix=".making-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(handle)
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+    private_folder(path.parent)
+    write_whole(path, data)
     others = sorted(path.parent.glob("*.pyz"), key=lambda one: one.stat().st_mtime, reverse=True)
     for old in others[KEPT + 1 :]:
         old.unlink(missing_ok=True)

@@ -88,16 +88,11 @@ def sight(host: str, found: Ran | Unreached, now_us: int) -> Sight:
     return Sight(host, step, error, hint, facts, seen_us=now_us)
 
 
-def line(found: Sight) -> str:
-    """One line for people."""
+def words(found: Sight) -> str:
+    """What a host is, for people; of one that can't be used, why and at which step."""
     if found.reached is not Step.DONE or found.facts is None:
-        return f"{found.host}: {found.error} [{found.reached}]"
-    return f"{found.host}: {what_it_is(found.facts)}"
-
-
-def what_it_is(facts: HostFacts) -> str:
-    """A host that was reached, in words."""
-    return ", ".join([*_summary(facts), *worth_saying(facts)])
+        return f"{found.error} [{found.reached}]"
+    return ", ".join([*_summary(found.facts), *worth_saying(found.facts)])
 
 
 def worth_saying(facts: HostFacts) -> list[str]:

@@ -40,13 +40,13 @@ READ_CONFIG = f"test -e {AGENT_CONFIG} || exit {NO_CONFIG}; cat {AGENT_CONFIG}"
 
 # What of Gangline's lives on a host: by the names of units in control groups, and, where there are none, by what every
 # process of a job has in its environment. Fails with it in words.
-LIVE = r"""
+BUSY = 75  # the script's exit code then
+LIVE = rf"""
 live=$(cat /proc/[0-9]*/cgroup 2>/dev/null | grep -oE '/gangline-[1-9][0-9]*-[1-9][0-9]*' | cut -c2- | sort -u)
 [ -n "$live" ] ||
   live=$(grep -lzE '^GANGLINE_JOB_ID=' /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3 | sed 's/^/process /')
-if [ -n "$live" ]; then echo $live >&2; exit 75; fi
+if [ -n "$live" ]; then echo $live >&2; exit {BUSY}; fi
 """
-BUSY = 75  # the script's exit code then
 REBOOT = f"{LIVE}\nexec systemctl --no-block reboot\n"
 
 # What makes a host a node of this cluster: of no use to it any more, and of much to whoever finds it. Logs and records

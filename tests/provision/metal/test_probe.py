@@ -11,7 +11,8 @@ from orchestrator.model.host import HostFacts, Step
 from orchestrator.provision.metal import probe as probing
 from orchestrator.provision.metal.channel import Ran
 from orchestrator.provision.metal.diagnosis import Unreached
-from orchestrator.provision.metal.probe import line, sight, skew_ms, worth_saying
+from orchestrator.provision.metal.probe import sight, skew_ms, worth_saying
+from orchestrator.provision.metal.probe import words as words_of
 
 SCRIPT = Path(probing.__file__).with_name("probe_host.sh")
 SECOND = 1_000_000
@@ -36,7 +37,7 @@ def test_a_good_host() -> None:
     assert found.facts == HostFacts(
         "m1", "b1", "h1", "debian", "12", "6.1.0", "3.11.2", "x86_64", tuple(GOOD["gpu"]), 0, False
     )
-    assert line(found) == "h1: debian 12, kernel 6.1.0, Python 3.11.2, 2 GPUs (10de:2330)"
+    assert words_of(found) == "debian 12, kernel 6.1.0, Python 3.11.2, 2 GPUs (10de:2330)"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_a_good_host() -> None:
     ],
 )
 def test_gpus_are_told_by_number_and_kind(gpus: list[str], words: str) -> None:
-    assert line(sight("h1", _answer({"gpu": gpus}), 0)).endswith(f"3.11.2, {words}")
+    assert words_of(sight("h1", _answer({"gpu": gpus}), 0)).endswith(f"3.11.2, {words}")
 
 
 def test_what_a_login_prints_by_itself_is_passed_over() -> None:
@@ -92,7 +93,7 @@ def test_the_first_step_that_fails_counts(
     assert found.reached is step
     assert error in found.error
     assert hint in found.hint
-    assert line(found) == f"h1: {found.error} [{step}]"
+    assert words_of(found) == f"{found.error} [{step}]"
     assert found.facts is not None
     assert found.facts.machine_id == "m1"
 
@@ -121,7 +122,7 @@ def test_a_host_that_was_not_reached() -> None:
     found = sight("h1", Unreached(Step.TCP, "h1", "h1 (10.0.0.1:22) does not answer", "look at it"), 5)
 
     assert (found.reached, found.facts, found.hint, found.seen_us) == (Step.TCP, None, "look at it", 5)
-    assert line(found) == "h1: h1 (10.0.0.1:22) does not answer [tcp]"
+    assert words_of(found) == "h1 (10.0.0.1:22) does not answer [tcp]"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_news_that_is_no_failure() -> None:
     assert found.reached is Step.DONE
     assert found.facts is not None
     assert worth_saying(found.facts) == ["its clock is 10.0 s behind", "a reboot is pending"]
-    assert line(found).endswith("2 GPUs (10de:2330), its clock is 10.0 s behind, a reboot is pending")
+    assert words_of(found).endswith("2 GPUs (10de:2330), its clock is 10.0 s behind, a reboot is pending")
 
 
 @pytest.mark.system

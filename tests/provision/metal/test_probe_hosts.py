@@ -13,7 +13,8 @@ from orchestrator.model import cluster
 from orchestrator.model.cluster import Site, SiteKind, Ssh
 from orchestrator.model.host import Sight, Step
 from orchestrator.provision.metal.channel import Channel
-from orchestrator.provision.metal.probe import accept_host_key, line, probe
+from orchestrator.provision.metal.probe import accept_host_key, probe
+from orchestrator.provision.metal.probe import words as words_of
 from orchestrator.provision.metal.ssh import JUMP, Access, lay
 from tests.testbed.base import USER
 from tests.testbed.bed import Bed, Host
@@ -113,11 +114,11 @@ def _break_and_look(hosts: list[Host], access: Access) -> None:
     killed.kill()
 
     took, sights = _timed(access, hosts)
-    print(f"20 hosts, 13 of them broken: {took:.2f} s", *map(line, sights), sep="\n  ")  # noqa: T201 - the same
+    print(f"20 hosts, 13 of them broken: {took:.2f} s", *map(words_of, sights), sep="\n  ")  # noqa: T201 - the same
     found = dict(zip(hosts, sights, strict=True))
 
     for host, (_, step, words, hint) in broken.items():
-        assert (found[host].reached, words in line(found[host])) == (step, True), line(found[host])
+        assert (found[host].reached, words in words_of(found[host])) == (step, True), words_of(found[host])
         assert hint in found[host].hint
     assert found[cut].reached is Step.TCP
     assert found[killed].reached is Step.TCP
@@ -126,7 +127,7 @@ def _break_and_look(hosts: list[Host], access: Access) -> None:
     seen = found[gpus].facts
     assert seen is not None
     assert seen.gpus == ("0000:1b:00.0 10de:2330", "0000:43:00.0 10de:2330")
-    assert line(found[gpus]).endswith("2 GPUs (10de:2330), a reboot is pending")
+    assert words_of(found[gpus]).endswith("2 GPUs (10de:2330), a reboot is pending")
     _come_back(access, cut, hung)
 
 

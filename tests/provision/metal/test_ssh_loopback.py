@@ -19,7 +19,8 @@ from orchestrator.model.errors import InputError
 from orchestrator.model.host import Step
 from orchestrator.provision.metal.channel import Channel, Ran, Way
 from orchestrator.provision.metal.diagnosis import Unreached
-from orchestrator.provision.metal.probe import accept_host_key, line, probe
+from orchestrator.provision.metal.probe import accept_host_key, probe
+from orchestrator.provision.metal.probe import words as words_of
 from orchestrator.provision.metal.ssh import CONNECT_S, Access, lay
 from tests.provision.metal import sshd
 from tests.provision.metal.sshd import Servers
@@ -270,8 +271,8 @@ def test_every_host_gets_its_line_and_none_waits_for_another(tmp_path: Path) -> 
         found = _carry(channel, probe(channel, channel.access.addresses, first=True))
         took = time.monotonic() - began
 
-    print(f"\n20 hosts on loopback in {took:.2f} s", *map(line, found), sep="\n  ")  # noqa: T201 - the figure is wanted
-    said = {sight.host: line(sight) for sight in found}
+    print(f"\n20 hosts on loopback in {took:.2f} s", *map(words_of, found), sep="\n  ")  # noqa: T201 - the figure is wanted
+    said = {sight.host: words_of(sight) for sight in found}
     assert [sight.host for sight in found] == [*addresses, *closed]
     assert all(sight.facts is not None for sight in found[:8])
     assert all("accepts connections and says nothing" in said[f"n{at:02}"] for at in range(8, 12))
