@@ -133,4 +133,8 @@ class AccessDocument(Strict):
     """Who may do what."""
 
     groups: Table[GroupDocument] = Field({}, description="Groups by name.")
-    grants: Rows[GrantDocument] = Field([], description="Roles given to groups.")
+    grants: Rows[GrantDocument] = Field(
+        [],
+        description="Roles given to groups. Absent: whoever has an account may submit everywhere; present: "
+        "only whom a grant names.",
+    )

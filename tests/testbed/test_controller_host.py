@@ -187,8 +187,8 @@ def test_a_changed_quota_reaches_it_without_a_restart(lab: HostedLab, job: int) 
 def test_a_changed_grant_reaches_it_without_a_restart(lab: HostedLab, job: int) -> None:
     before = lab.main_pid()
     lab.spec["access"] = {
-        "groups": {"infra": {"users": ["ops"]}},
-        "grants": [{"role": "operator", "to": "infra"}],
+        "groups": {"infra": {"users": ["ops"]}, "people": {"users": [USER]}},
+        "grants": [{"role": "operator", "to": "infra"}, {"role": "submit", "to": "people"}],
     }
     lab.write()
     lab.apply().ok()
