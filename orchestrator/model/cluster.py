@@ -2,7 +2,8 @@
 
 Comes in: values that `spec` has read and checked. Goes out: `ClusterSpec`, which planning compares, the scheduler
 places on and the controller serves. Called by: spec (builds it), planning, scheduler, autoscale, controller,
-provision, api (read it). Sections with many fields live in `cluster_sites`, `cluster_pools` and `cluster_queues`.
+provision, api (read it). Sections with many fields live in
+`cluster_sites`, `cluster_aws`, `cluster_pools` and `cluster_queues`.
 
 Units: watts, bytes, seconds, micro-dollars, whole GPUs; shares are per mille (`derate_milli` 800 is 0.8). Named things
 are sorted by name, since their order in the file means nothing; nodes keep the order in which they were listed, and
@@ -17,7 +18,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from orchestrator.model.change import UpdateClass
+from orchestrator.model.cluster_aws import ControllerInstance, Price, Stack, Subnet, Vpc
 from orchestrator.model.cluster_pools import (
+    DEFAULT_ROOT_VOLUME,
     Drain,
     GpuSpec,
     Offering,
@@ -58,7 +61,9 @@ from orchestrator.model.cluster_words import (
     FabricKind,
     IdentitySource,
     Market,
+    Nat,
     OnMismatch,
+    PlacementGroup,
     Reclaim,
     Redundancy,
     Role,
@@ -68,6 +73,7 @@ from orchestrator.model.cluster_words import (
 from orchestrator.model.written import Effect, Form, identity, leaf, part, rows
 
 __all__ = [
+    "DEFAULT_ROOT_VOLUME",
     "JOB_PORTS",
     "Acceptance",
     "Access",
@@ -76,6 +82,7 @@ __all__ = [
     "Budget",
     "ClusterSpec",
     "Controller",
+    "ControllerInstance",
     "Drain",
     "DrainThen",
     "Emulate",
@@ -87,14 +94,17 @@ __all__ = [
     "Identity",
     "IdentitySource",
     "Market",
+    "Nat",
     "Network",
     "Offering",
     "OnMismatch",
+    "PlacementGroup",
     "Pool",
     "PoolFabric",
     "PoolSize",
     "PosixGroup",
     "PowerDomain",
+    "Price",
     "Queue",
     "QueueLimits",
     "Reclaim",
@@ -108,12 +118,15 @@ __all__ = [
     "SitePower",
     "Software",
     "Ssh",
+    "Stack",
     "Storage",
     "StorageKind",
+    "Subnet",
     "System",
     "Unit",
     "Update",
     "User",
+    "Vpc",
     "Window",
 ]
 
@@ -137,7 +150,8 @@ class Backup:
 class Controller:
     """`address` and `host` empty: the machine that ran `up`. `state` empty: the place DESIGN section 7 names.
 
-    `host` is the name of a host of a metal site's inventory, on which the controller runs as a systemd unit.
+    `host` is the name of a host of a metal site's inventory, on which the controller runs as a systemd unit; `instance`
+    one that is bought for it.
     """
 
     address: str = field(
@@ -164,6 +178,7 @@ class Controller:
             "on the new host",
         ),
     )
+    instance: ControllerInstance | None = field(default=None, metadata=part())
     backup: Backup = field(default=Backup(), metadata=part())
 
 
@@ -232,13 +247,21 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A file system that jobs can ask for by name. `sites` empty: mounted on all."""
+    """A file system that jobs can ask for by name. `sites` empty: mounted on all.
+
+    Of kind fsx and efs: `source` empty: Gangline makes it, with `size` bytes (fsx) and `throughput` in MB/s per
+    TiB (fsx) or MB/s (efs, 0: elastic).
+    """
 
     name: str = field(metadata=identity())
     kind: StorageKind = field(metadata=leaf(RECONFIGURE, MOUNT))
     path: str = field(metadata=leaf(RECONFIGURE, MOUNT))
     source: str = field(default="", metadata=leaf(RECONFIGURE, MOUNT))
     sites: tuple[str, ...] = field(default=(), metadata=leaf(RECONFIGURE, MOUNT, form=Form.TEXTS))
+    size: int = field(default=0, metadata=leaf(IN_PLACE, "it grows under running work", form=Form.BYTES))
+    throughput: int = field(
+        default=0, metadata=leaf(IN_PLACE, "it changes under running work", form=Form.WHOLE)
+    )
     per_job: bool = field(
         default=False,
         metadata=leaf(CONTROLLER, "it counts for jobs that start from now on", form=Form.FLAG, given=True),

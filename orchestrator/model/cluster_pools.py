@@ -8,7 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orchestrator.model.change import UpdateClass
-from orchestrator.model.cluster_words import Acceptance, DrainThen, Emulate, FabricKind, Market
+from orchestrator.model.cluster_aws import BOUGHT_ANEW
+from orchestrator.model.cluster_words import (
+    Acceptance,
+    DrainThen,
+    Emulate,
+    FabricKind,
+    Market,
+    PlacementGroup,
+)
 from orchestrator.model.written import Effect, Form, entries, identity, leaf, members, part, rows
 
 CONTROLLER, IN_PLACE = UpdateClass.CONTROLLER, UpdateClass.IN_PLACE
@@ -17,6 +25,7 @@ DEVICES = "running work holds the devices that change"
 LIBRARIES = "running work has the old version loaded"
 SHAPE = "the agent reports it anew; running work keeps what it has"
 ROLLING = "it counts from the next change on"
+DEFAULT_ROOT_VOLUME = 200 * 2**30  # bytes; images with drivers and CUDA take 60 to 100 GiB of it
 BUYING = "it counts for what is bought or given back from now on"
 
 
@@ -33,13 +42,17 @@ class GpuSpec:
 
 @dataclass(frozen=True, slots=True)
 class PoolFabric:
-    """The job network's adapters; `rails` 0: not said."""
+    """The job network's adapters; `rails` 0: not said. `placement` is for bought nodes."""
 
     kind: FabricKind = field(
         default=FabricKind.ETHERNET, metadata=leaf(RECONFIGURE, "running work uses the adapters", given=True)
     )
     rails: int = field(
         default=0, metadata=leaf(RECONFIGURE, "running work uses the adapters", form=Form.WHOLE)
+    )
+    placement: PlacementGroup = field(
+        default=PlacementGroup.AUTO,
+        metadata=leaf(REPLACE, "where an instance stands is settled when it starts", given=True),
     )
 
 
@@ -109,7 +122,8 @@ class Offering:
 class Pool:
     """Like nodes of one site: listed ones (`nodes`), or bought ones (`size` and `offerings`).
 
-    `cores` and `memory` (bytes) of a node: 0 means that nobody said, and the node's own report counts.
+    `cores` and `memory` (bytes) of a node: 0 means that nobody said, and the node's own report counts. On an aws site
+    `nodes` are fixed ones, `image` is as for the site, `root_volume` in bytes (0: DEFAULT_ROOT_VOLUME).
     """
 
     name: str = field(metadata=identity())
@@ -137,6 +151,11 @@ class Pool:
             by=("types", "market", "reservation"),
             ordered=True,
         ),
+    )
+    image: str = field(default="", metadata=leaf(REPLACE, BOUGHT_ANEW))
+    root_volume: int = field(default=0, metadata=leaf(REPLACE, BOUGHT_ANEW, form=Form.BYTES))
+    public_address: bool = field(
+        default=False, metadata=leaf(REPLACE, BOUGHT_ANEW, form=Form.FLAG, given=True)
     )
     acceptance: Acceptance = field(
         default=Acceptance.REQUIRED,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orchestrator.model.change import UpdateClass
+from orchestrator.model.cluster_aws import BOUGHT_ANEW, Price, Stack, Vpc
 from orchestrator.model.cluster_words import JOB_PORTS, Redundancy, SiteKind
 from orchestrator.model.written import (
     VALUE,
@@ -141,7 +142,11 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place with pools. `inventory`, `ssh`, `system`, `hosts` are for metal, `region` and `zones` for aws."""
+    """A place with pools. `inventory`, `ssh`, `system`, `hosts` are for metal, `region` and what follows for aws.
+
+    `image` is an AMI id, or `ssm:` and the name of a parameter that holds one; `kms_key` and `permissions_boundary` are
+    ARNs; `negotiated` are the rows of the file `prices`. All may be empty.
+    """
 
     name: str = field(metadata=identity())
     kind: SiteKind = field(
@@ -178,4 +183,19 @@ class Site:
         metadata=leaf(
             UpdateClass.REPLACE, "nodes in a zone that is no longer named are replaced", form=Form.TEXTS
         ),
+    )
+    vpc: Vpc = field(default=Vpc(), metadata=part())
+    stack: Stack = field(default=Stack(), metadata=part())
+    image: str = field(default="", metadata=leaf(UpdateClass.REPLACE, BOUGHT_ANEW))
+    kms_key: str = field(default="", metadata=leaf(UpdateClass.REPLACE, BOUGHT_ANEW))
+    permissions_boundary: str = field(
+        default="", metadata=leaf(IN_PLACE, "the roles of nodes are bound by it from now on")
+    )
+    tags: tuple[tuple[str, str], ...] = field(
+        default=(), metadata=entries(IN_PLACE, "set on all that the cluster has there")
+    )
+    prices: str = field(default="", metadata=leaf(CONTROLLER, "only what the file says counts"))
+    negotiated: tuple[Price, ...] = field(
+        default=(),
+        metadata=rows(Effect(CONTROLLER), Effect(CONTROLLER), by=("type", "market"), elsewhere=True),
     )

@@ -48,12 +48,32 @@ class FabricKind(Word):
     EFA = "efa"
 
 
+class Nat(Word):
+    """How private subnets reach what is outside."""
+
+    ONE = "one"  # one gateway for all zones: cheaper, and traffic between zones is paid
+    PER_ZONE = "per_zone"
+    NONE = "none"  # only endpoints
+
+
+class PlacementGroup(Word):
+    """Whether bought nodes that start together are asked to stand close together."""
+
+    AUTO = (
+        "auto"  # cluster with EFA, unless the capacity is reserved: what is reserved stands where it stands
+    )
+    CLUSTER = "cluster"
+    NONE = "none"
+
+
 class StorageKind(Word):
     """How a storage gets onto a node."""
 
     NFS = "nfs"
     LUSTRE = "lustre"
     LOCAL = "local"
+    FSX = "fsx"  # FSx for Lustre, made by Gangline or kept by people (`source`)
+    EFS = "efs"
 
 
 class IdentitySource(Word):

@@ -16,6 +16,7 @@ from orchestrator.wire.cluster import (
     StorageDocument,
     UserDocument,
 )
+from orchestrator.wire.cluster_aws import ControllerInstanceDocument, VpcDocument
 from orchestrator.wire.cluster_pools import (
     GpuDocument,
     OfferingDocument,
@@ -66,8 +67,17 @@ def _sorted(things: Any) -> tuple[Any, ...]:
 
 
 def _controller(one: ControllerDocument) -> m.Controller:
-    backup = m.Backup(one.backup.every, one.backup.keep)
-    return m.Controller((one.address or "").rstrip("/"), one.state or "", one.host or "", backup)
+    return m.Controller(
+        address=(one.address or "").rstrip("/"),
+        state=one.state or "",
+        host=one.host or "",
+        instance=_instance(one.instance) if one.instance is not None else None,
+        backup=m.Backup(one.backup.every, one.backup.keep),
+    )
+
+
+def _instance(one: ControllerInstanceDocument) -> m.ControllerInstance:
+    return m.ControllerInstance(one.site, one.type, one.volume or 0)
 
 
 def _identity(one: IdentityDocument) -> m.Identity:
@@ -91,6 +101,8 @@ def _storage(one: StorageDocument) -> m.Storage:
         path=one.path,
         source=one.source or "",
         sites=tuple(sorted(one.sites)),
+        size=one.size or 0,
+        throughput=one.throughput or 0,
         per_job=one.per_job,
         purge=one.purge,
     )
@@ -103,7 +115,20 @@ def _site(one: LocalSite | MetalSite | AwsSite, hosts: tuple[m.Host, ...]) -> m.
     kind = m.SiteKind(one.kind)
     if isinstance(one, AwsSite):
         zones = tuple(sorted(one.zones))
-        return m.Site(one.name, kind, _network(one.network), region=one.region, zones=zones)
+        return m.Site(
+            name=one.name,
+            kind=kind,
+            network=_network(one.network),
+            region=one.region,
+            zones=zones,
+            vpc=_vpc(one.vpc),
+            stack=m.Stack(one.stack.backend or "", one.stack.secrets or ""),
+            image=one.image or "",
+            kms_key=one.kms_key or "",
+            permissions_boundary=one.permissions_boundary or "",
+            tags=tuple(sorted(one.tags.items())),
+            prices=one.prices or "",
+        )
     metal = one if isinstance(one, MetalSite) else None
     return m.Site(
         name=one.name,
@@ -116,6 +141,11 @@ def _site(one: LocalSite | MetalSite | AwsSite, hosts: tuple[m.Host, ...]) -> m.
         system=_system(metal.system) if metal else m.System(),
         hosts=tuple(sorted(hosts, key=lambda host: host.name)),
     )
+
+
+def _vpc(one: VpcDocument) -> m.Vpc:
+    subnets = tuple(m.Subnet(zone, subnet) for zone, subnet in sorted(one.subnets.items()))
+    return m.Vpc(one.cidr, one.id or "", subnets, one.nat, tuple(sorted(one.endpoints)))
 
 
 def _network(one: NetworkDocument) -> m.Network:
@@ -171,13 +201,16 @@ def _pool(one: PoolDocument) -> m.Pool:
         cores=one.cores or 0,
         memory=one.memory or 0,
         labels=tuple(sorted(one.labels.items())),
-        fabric=m.PoolFabric(one.fabric.kind, one.fabric.rails or 0)
+        fabric=m.PoolFabric(one.fabric.kind, one.fabric.rails or 0, one.fabric.placement)
         if one.fabric is not None
         else m.PoolFabric(),
         software=m.Software(software.driver or "", software.cuda or "", software.nccl or ""),
         update=_update(one.update),
         size=_size(one.size) if one.size is not None else None,
         offerings=tuple(_offering(offering) for offering in one.offerings),
+        image=one.image or "",
+        root_volume=one.root_volume or 0,
+        public_address=one.public_address,
         acceptance=one.acceptance,
     )
 

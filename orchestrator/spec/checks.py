@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from orchestrator.spec import (
+    checks_aws,
     checks_controller,
     checks_pools,
     checks_power,
@@ -75,6 +76,7 @@ STAGES: tuple[tuple[Check, ...], ...] = (
         duplicate_domains,
         duplicate_mounts,
         *checks_controller.NAMES,
+        *checks_aws.NAMES,
         *checks_sites.NAMES,
         *checks_pools.NAMES,
         *checks_queues.NAMES,

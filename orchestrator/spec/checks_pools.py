@@ -15,6 +15,8 @@ from orchestrator.wire.cluster_pools import OfferingDocument, PoolDocument
 from orchestrator.wire.cluster_sites import AwsSite, MetalSite
 from orchestrator.wire.faults import Loc, did_you_mean, problem, suggestion
 
+NUMBERS = ("size", "offerings")
+BOUGHT_ONLY = (*NUMBERS, "image", "root_volume", "public_address")
 RESERVED = (Market.CAPACITY_RESERVATION, Market.CAPACITY_BLOCK)
 
 
@@ -47,10 +49,18 @@ def _for_site(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]
     if site is None:
         return
     bought = isinstance(site, AwsSite)
-    needed, useless = (["size", "offerings"], ["nodes"]) if bought else (["nodes"], ["size", "offerings"])
-    for field in given(pool, *useless):
-        advice = "its nodes are bought" if bought else "its nodes are listed in `nodes`"
+    fixed = bought and pool.nodes is not None
+    needed = ["nodes"] if not bought else ["offerings"] if fixed else ["size", "offerings"]
+    for field in given(pool, *BOUGHT_ONLY) if not bought else ():
+        advice = "its nodes are listed in `nodes`" if field in NUMBERS else "its nodes are not bought"
         yield _misplaced(pool, site.kind, (*loc, field), field, advice)
+    if fixed and given(pool, "size"):
+        yield _misplaced(
+            pool, site.kind, (*loc, "size"), "size", "its nodes are fixed: they are listed in `nodes`"
+        )
+    if not bought and pool.fabric is not None and given(pool.fabric, "placement"):
+        loc_of = (*loc, "fabric", "placement")
+        yield _misplaced(pool, site.kind, loc_of, "fabric.placement", "its nodes are not bought")
     for field in needed:
         if field not in pool.model_fields_set:
             advice = f"a pool on a site of kind {site.kind} needs it"

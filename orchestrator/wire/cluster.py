@@ -2,7 +2,7 @@
 
 Comes in: the plain value of a `kind: Cluster` file. Goes out: `ClusterDocument`, whose leaves are in base units.
 Called by: spec (reads files), `schemas` (writes the JSON Schema), provision and planning through spec. Sections with
-many fields live in `cluster_sites`, `cluster_pools` and `cluster_queues`.
+many fields live in `cluster_sites`, `cluster_aws`, `cluster_pools` and `cluster_queues`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from orchestrator.model.cluster import IdentitySource, OnMismatch, StorageKind
+from orchestrator.wire.cluster_aws import ControllerInstanceDocument
 from orchestrator.wire.cluster_pools import PoolDocument
 from orchestrator.wire.cluster_queues import AccessDocument, BudgetDocument, QueueDocument
 from orchestrator.wire.cluster_sites import SiteDocument
@@ -23,6 +24,7 @@ from orchestrator.wire.common import (
     Positive,
     Reference,
     Rows,
+    Size,
     Text,
     UserName,
     choice_leaf,
@@ -83,6 +85,9 @@ class ControllerDocument(Strict):
         description="Host of a metal site on which it runs as a service; absent: the machine that ran `up`.",
         examples=["head-1"],
     )
+    instance: ControllerInstanceDocument | None = Field(
+        None, description="Instance on which it runs; absent: see `host`."
+    )
     backup: BackupDocument = Field(BackupDocument(), description="Copies of the ledger.")
 
 
@@ -128,10 +133,17 @@ class StorageDocument(Strict):
     name: Name = Field(description="Name that jobs give in `needs`.")
     kind: StorageWord = Field(description="How it gets onto a node.")
     source: Text | None = Field(
-        None, description="What is mounted; not for `local`.", examples=["nas1:/home"]
+        None,
+        description="What is mounted; not for `local`. Of `fsx` and `efs` the id of one that people keep; absent: "
+        "Gangline makes it.",
+        examples=["nas1:/home"],
     )
     path: AbsolutePath = Field(description="Where it is on every node.", examples=["/home"])
     sites: Rows[Reference] = Field([], description="Sites that have it; absent: all.")
+    size: Size | None = Field(None, description="Size of an `fsx` that Gangline makes.", examples=["4800GiB"])
+    throughput: Positive | None = Field(
+        None, description="Throughput of one that Gangline makes: MB/s per TiB (`fsx`), MB/s (`efs`)."
+    )
     per_job: Flag = Field(False, description="Each job gets an own folder in it (`local` only).")
     purge: Flag = Field(
         False, description="A job's folder is emptied when the job has ended (with `per_job`)."

@@ -9,11 +9,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from orchestrator.model.cluster import Acceptance, DrainThen, Emulate, FabricKind, Market
+from orchestrator.model.cluster import Acceptance, DrainThen, Emulate, FabricKind, PlacementGroup
+from orchestrator.wire.cluster_aws import INSTANCE_TYPE, Image, MarketWord, PlacementWord
 from orchestrator.wire.common import (
     Count,
     Dollars,
     Duration,
+    Flag,
     Hosts,
     Name,
     Positive,
@@ -35,7 +37,6 @@ MOST_DEVICES = 64  # per node; the largest server boards carry 16
 
 EmulateWord = Annotated[Emulate, choice_leaf(Emulate)]
 FabricWord = Annotated[FabricKind, choice_leaf(FabricKind)]
-MarketWord = Annotated[Market, choice_leaf(Market)]
 DrainWord = Annotated[DrainThen, choice_leaf(DrainThen)]
 AcceptanceWord = Annotated[Acceptance, choice_leaf(Acceptance)]
 DeviceCount = Annotated[int, whole_leaf(1, MOST_DEVICES)]
@@ -51,13 +52,7 @@ Version = Annotated[
         "write a full version such as '580.126.20'",
     ),
 ]
-_INSTANCE = pattern_leaf(
-    r"^[a-z][a-z0-9-]{0,15}\.[a-z0-9-]{2,20}$",
-    "spec.bad-name",
-    "a text: an instance type",
-    "write it as in p5.48xlarge",
-)
-InstanceTypes = Annotated[tuple[str, ...], texts_leaf(_INSTANCE, "instance types")]
+InstanceTypes = Annotated[tuple[str, ...], texts_leaf(INSTANCE_TYPE, "instance types")]
 Reservation = Annotated[
     str,
     pattern_leaf(
@@ -90,6 +85,10 @@ class PoolFabricDocument(Strict):
     kind: FabricWord = Field(description="Kind of network.")
     rails: DeviceCount | None = Field(
         None, description="Adapters in a node, each on its own leaf.", examples=[8]
+    )
+    placement: PlacementWord = Field(
+        PlacementGroup.AUTO,
+        description="Whether bought nodes stand close together; `auto`: with EFA, where capacity is not reserved.",
     )
 
 
@@ -149,7 +148,9 @@ class PoolDocument(Strict):
 
     name: Name = Field(description="Name of the pool.")
     site: Reference = Field(description="Site on which it stands.")
-    nodes: Hosts | None = Field(None, description="Its nodes by name, on local and metal sites.")
+    nodes: Hosts | None = Field(
+        None, description="Its nodes by name; on an aws site fixed ones, bought once and kept."
+    )
     gpu: GpuDocument | None = Field(
         None, description="GPUs of a node; a pool without has none, or its type says it."
     )
@@ -161,6 +162,9 @@ class PoolDocument(Strict):
     update: UpdateDocument = Field(UpdateDocument(), description="How changes reach the nodes.")
     size: SizeDocument | None = Field(None, description="Bounds, on sites where nodes are bought.")
     offerings: Rows[OfferingDocument] = Field([], description="What may be bought, in order of preference.")
+    image: Image | None = Field(None, description="Machine image of bought nodes, if not the site's.")
+    root_volume: Size | None = Field(None, description="Root disk of bought nodes; absent: 200GiB.")
+    public_address: Flag = Field(False, description="Bought nodes get an address of the internet.")
     acceptance: AcceptanceWord = Field(
         Acceptance.REQUIRED, description="Whether nodes must be proved before work starts on them."
     )

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, WrapValidator
 
 from orchestrator.model.cluster import JOB_PORTS, Redundancy
+from orchestrator.wire.cluster_aws import Arn, Image, Region, StackDocument, Tags, VpcDocument, Zone
 from orchestrator.wire.common import (
     DollarsOrNone,
     HostName,
@@ -35,24 +36,6 @@ from orchestrator.wire.leaf import Strict, key_leaf, read_present
 
 RedundancyWord = Annotated[Redundancy, choice_leaf(Redundancy)]
 InventoryPath = Annotated[str, free_text_leaf("a text: the path of an inventory file", 1024)]
-Region = Annotated[
-    str,
-    pattern_leaf(
-        r"^[a-z]{2,4}(-[a-z]{2,12}){1,3}-[0-9]{1,2}$",
-        "spec.bad-name",
-        "a text: an AWS region",
-        "write it as in us-east-1",
-    ),
-]
-Zone = Annotated[
-    str,
-    pattern_leaf(
-        r"^[a-z]{2,4}(-[a-z0-9]{1,12}){2,6}[a-z]$",
-        "spec.bad-name",
-        "a text: an AWS zone",
-        "write it as in us-east-1a",
-    ),
-]
 
 
 PackageName = Annotated[
@@ -212,6 +195,21 @@ class AwsSite(_SiteBase):
     region: Region = Field(description="AWS region.", examples=["us-east-1"])
     zones: Rows[Zone] = Field([], description="Zones that may be used; all of the region if absent.")
     network: NetworkDocument = Field(NetworkDocument(), description="The job network.")
+    vpc: VpcDocument = Field(VpcDocument(), description="The network in AWS.")
+    stack: StackDocument = Field(StackDocument(), description="Where Pulumi keeps its record.")
+    image: Image | None = Field(
+        None,
+        description="Machine image of its nodes: an id, or a parameter that holds one, looked up once and kept.",
+        examples=["ami-0123456789abcdef0"],
+    )
+    kms_key: Arn | None = Field(
+        None, description="Key that encrypts the disks of its nodes; absent: the account's own."
+    )
+    permissions_boundary: Arn | None = Field(None, description="Policy that bounds the roles made for it.")
+    tags: Tags = Field({}, description="Tags on all that is made there.", examples=[{"team": "infra"}])
+    prices: InventoryPath | None = Field(
+        None, description="File of negotiated prices, relative to this file.", examples=["prices.yml"]
+    )
 
 
 def _kind_of(value: Any) -> str | None:

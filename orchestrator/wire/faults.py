@@ -124,6 +124,8 @@ _ALL = (
         "write env:NAME, file:/path or aws-secret:name, not the secret",
     ),
     Fault("spec.bad-path", "{got} is no absolute path", "start it with / and leave out . and .. parts"),
+    Fault("spec.bad-image", "{got} is no machine image", "{advice}"),
+    Fault("spec.bad-backend", "{got} is no place for the record of a stack", "{advice}"),
     Fault("spec.bad-url", "{got} is no address of a controller", "{advice}"),
     Fault("spec.bad-text", "{got} holds characters that can't be used here", "{advice}"),
     # --- names and references ---

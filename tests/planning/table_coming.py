@@ -24,13 +24,16 @@ SCENES = (
         new={},
         want="""
         metadata.timezone: UTC -> Europe/Berlin [controller-only]
+        storage[fast]: - -> {kind: fsx, path: /… [in-place]
         storage[home]: - -> {kind: nfs, path: /… [in-place]
         storage[scratch]: - -> {kind: local, path:… [in-place]
         sites[desk]: - -> {kind: local, netwo… [controller-only]
         sites[hall]: - -> {kind: metal, netwo… [controller-only]
         sites[use1]: - -> {kind: aws, network… [controller-only]
+        sites[usw2]: - -> {kind: aws, region:… [controller-only]
         pools[burst]: - -> {site: use1, fabric… [controller-only]
         pools[desk]: - -> {site: desk, nodes:… [in-place] on desk-1
+        pools[fixed]: - -> {site: usw2, nodes:… [controller-only]
         pools[h100]: - -> {site: hall, nodes:… [in-place] on h100-[01-08]
         pools[old]: - -> {site: hall, nodes:… [in-place] on a100-[1-2]
         queues[all]: - -> {guarantee: [{gpus:… [controller-only]

@@ -105,7 +105,13 @@ class Turn:
     told: str = ""  # the path in the plan where it is not that of the document
 
 
-HALL, USE1, H100, OLD = "sites[hall]", "sites[use1]", "pools[h100]", "pools[old]"
+BOUGHT: Edits = {
+    "controller.host": GONE,
+    "controller.instance.site": "use1",
+    "controller.instance.type": "m7i.large",
+    "controller.instance.volume": "50GiB",
+}
+HALL, USE1, USW2, H100, OLD = "sites[hall]", "sites[use1]", "sites[usw2]", "pools[h100]", "pools[old]"
 BURST, QUEUE, DOMAINS = "pools[burst]", "queues[research]", "sites[hall].power.domains"
 RICH: Edits = {"budgets[cloud]": GONE, "budgets[elastic]": GONE}
 NO_QUEUES: Edits = {"queues": [{"name": "all"}], "budgets[people]": GONE, "access.grants[1]": GONE}
@@ -116,6 +122,9 @@ TURNS = (
     Turn("controller.address", "https://b:1", "https://full.example.org:7443", "https://b:1", IN_PLACE),
     Turn("controller.state", "/srv", "/var/lib/gangline", "/srv", REFUSED),
     Turn("controller.host", "h100-01", "head-1", "h100-01", REFUSED),
+    Turn("controller.instance.site", "usw2", "use1", "usw2", REFUSED, BOUGHT),
+    Turn("controller.instance.type", "m7i.xlarge", "m7i.large", "m7i.xlarge", IN_PLACE, BOUGHT),
+    Turn("controller.instance.volume", "80GiB", "50GiB", "80GiB", IN_PLACE, BOUGHT),
     Turn("controller.backup.every", "90m", "12h", "1h30m", CONTROLLER),
     Turn("controller.backup.keep", 3, "14", "3", CONTROLLER),
     Turn(
@@ -134,6 +143,8 @@ TURNS = (
     Turn("storage[home].source", "nas2:/h", "nas1:/home", "nas2:/h", RECONFIGURE),
     Turn("storage[home].path", "/h", "/home", "/h", RECONFIGURE),
     Turn("storage[home].sites", ["hall"], "[hall, use1]", "[hall]", RECONFIGURE),
+    Turn("storage[fast].size", "7200GiB", "4800GiB", "7200GiB", IN_PLACE),
+    Turn("storage[fast].throughput", 500, "250", "500", IN_PLACE),
     Turn("storage[scratch].per_job", False, "true", "false", CONTROLLER, {"storage[scratch].purge": False}),
     Turn("storage[scratch].purge", False, "true", "false", CONTROLLER),
     Turn("sites[desk].kind", "metal", "local", "metal", REFUSED),
@@ -167,6 +178,24 @@ TURNS = (
     Turn(f"{HALL}.system.time_servers", GONE, "[ntp1.example.org, ntp2.example.org]", "", IN_PLACE),
     Turn(f"{USE1}.region", "us-east-2", "us-east-1", "us-east-2", REFUSED, {f"{USE1}.zones": GONE}),
     Turn(f"{USE1}.zones", ["us-east-1b"], "[us-east-1a, us-east-1b]", "[us-east-1b]", REPLACE),
+    Turn(f"{USE1}.vpc.cidr", "10.40.0.0/16", "10.30.0.0/16", "10.40.0.0/16", REFUSED),
+    Turn(f"{USW2}.vpc.id", "vpc-00000000", "vpc-0123456789abcdef0", "vpc-00000000", REFUSED),
+    Turn(
+        f"{USW2}.vpc.subnets.us-west-2a",
+        "subnet-00000000",
+        "subnet-0123456789abcdef0",
+        "subnet-00000000",
+        REPLACE,
+    ),
+    Turn(f"{USE1}.vpc.nat", "none", "per_zone", "none", IN_PLACE),
+    Turn(f"{USE1}.vpc.endpoints", ["s3"], "[ec2, s3]", "[s3]", IN_PLACE),
+    Turn(f"{USE1}.stack.backend", GONE, "s3://full-pulumi/full", "", REFUSED),
+    Turn(f"{USE1}.stack.secrets", GONE, "awskms://alias/full", "", CONTROLLER),
+    Turn(f"{USE1}.image", "ami-00000000", "ami-0123456789abcdef0", "ami-00000000", REPLACE),
+    Turn(f"{USE1}.kms_key", GONE, "arn:aws:kms:us-east-1:123456789012:key/full", "", REPLACE),
+    Turn(f"{USE1}.permissions_boundary", GONE, "arn:aws:iam::123456789012:policy/bound", "", IN_PLACE),
+    Turn(f"{USE1}.tags.team", "hpc", "infra", "hpc", IN_PLACE),
+    Turn(f"{USE1}.prices", "./prices.yml", "prices.yml", "./prices.yml", CONTROLLER),
     Turn(f"{OLD}.site", "desk", "hall", "desk", REPLACE, {f"{HALL}.fabric.units.su-2": GONE}),
     Turn(
         f"{H100}.nodes",
@@ -194,6 +223,10 @@ TURNS = (
     Turn(f"{H100}.update.drain.deadline", "90s", "1d", "1m30s", CONTROLLER),
     Turn(f"{H100}.update.drain.then", "cancel", "checkpoint", "cancel", CONTROLLER),
     Turn(f"{H100}.update.enough", 0.875, "0.75", "0.875", CONTROLLER),
+    Turn("pools[fixed].fabric.placement", "none", "cluster", "none", REPLACE),
+    Turn(f"{BURST}.image", "ami-00000000", "ssm:/atlas/image", "ami-00000000", REPLACE),
+    Turn(f"{BURST}.root_volume", "600GiB", "500GiB", "600GiB", REPLACE),
+    Turn(f"{BURST}.public_address", True, "false", "true", REPLACE),
     Turn(f"{BURST}.size.min", 0, "1", "0", CONTROLLER),
     Turn(f"{BURST}.size.max", 8, "16", "8", CONTROLLER),
     Turn(f"{BURST}.size.idle", "5m", "10m", "5m", CONTROLLER),

@@ -161,10 +161,10 @@ FAULTS: list[tuple[str, str, list[str]]] = [
         ["pools[p].size spec.not-for-kind"],
     ),
     (
-        "nodes on aws",
+        "nodes and size on aws",
         BOUGHT
         + "pools: [{name: p, site: u, nodes: a, size: {max: 1}, offerings: [{type: p5.48xlarge, market: spot}]}]",
-        ["pools[p].nodes spec.not-for-kind"],
+        ["pools[p].size spec.not-for-kind"],
     ),
     (
         "neither size nor offerings on aws",

@@ -27,6 +27,7 @@ from tests.spec.mutants import Breeder, Mutant
 FULL = Path(__file__).parent / "full"
 FILES: dict[str, type[Strict]] = {
     "cluster.yaml": ClusterDocument,
+    "bought.yaml": ClusterDocument,
     "job.yaml": JobDocument,
     "tasks.yaml": JobDocument,
 }
@@ -52,7 +53,7 @@ def cluster() -> ClusterSpec:
 
 def judge(mutant: Mutant, name: str, wanted: ClusterSpec | None) -> str:
     """What is wrong with the errors of a mutant; nothing if all is well."""
-    if name == "cluster.yaml":
+    if FILES[name] is ClusterDocument:
         errors = spec.load_cluster_text(mutant.text, str(FULL / name), base=str(FULL / name)).errors
     else:
         errors = spec.load_job_text(mutant.text, str(FULL / name), wanted).errors
@@ -73,12 +74,15 @@ def all_mutants(name: str) -> tuple[Mutant, ...]:
     return tuple(breeder(name).all())
 
 
-PARTS = [("cluster.yaml", part, 8) for part in range(8)] + [("job.yaml", 0, 1), ("tasks.yaml", 0, 1)]
+PARTS = [
+    *(("cluster.yaml", part, 8) for part in range(8)),
+    *((name, 0, 1) for name in ("bought.yaml", "job.yaml", "tasks.yaml")),
+]
 
 
 @pytest.mark.parametrize(("name", "part", "parts"), PARTS)
 def test_one_fault_gives_one_error_at_its_place(name: str, part: int, parts: int) -> None:
-    wanted = cluster() if name != "cluster.yaml" else None
+    wanted = cluster() if FILES[name] is JobDocument else None
     bred = all_mutants(name)[part::parts]
     wrong = [problem for mutant in bred if (problem := judge(mutant, name, wanted))]
     print(f"{name}, part {part + 1} of {parts}: {len(bred)} mutants, {len(wrong)} judged wrongly")  # noqa: T201
@@ -137,7 +141,7 @@ def dangling(bred: Breeder) -> Iterator[Mutant]:
         holder = loc[-2] if isinstance(loc[-1], int) else loc[-1]
         if holder in REFERENCES and isinstance(node, str) and (holder != "to" or loc[0] == "access"):
             yield bred.with_value("dangling", loc, "no-such-thing", "spec.dangling-reference")
-        elif loc[-1] == "nodes" and loc[:1] == ("pools",) and "desk" not in str(node):
+        elif loc[-1] == "nodes" and loc[:1] == ("pools",) and not {"desk-1", "p5-[1-2]"} & {str(node)}:
             yield bred.with_value("dangling", loc, ["no-such-node"], "spec.node-unknown")
         elif (loc[-1] == "nodes" and loc[:1] == ("sites",)) or (loc[-2:-1] == ("units",)):
             yield bred.with_value("dangling", loc, "no-such-node", "spec.node-unknown")
@@ -149,9 +153,9 @@ def dangling(bred: Breeder) -> Iterator[Mutant]:
             yield bred.with_value("dangling", loc, "Europe/Brelin", "spec.unknown-timezone")
 
 
-@pytest.mark.parametrize("name", ["cluster.yaml", "job.yaml", "tasks.yaml"])
+@pytest.mark.parametrize("name", FILES)
 def test_every_dangling_reference_is_one_error(name: str) -> None:
-    wanted = cluster() if name != "cluster.yaml" else None
+    wanted = cluster() if FILES[name] is JobDocument else None
     bred = list(dangling(breeder(name)))
     wrong = [problem for mutant in bred if (problem := judge(mutant, name, wanted))]
     print(f"{name}: {len(bred)} dangling references, {len(wrong)} judged wrongly")  # noqa: T201

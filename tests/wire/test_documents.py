@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.model.base import Word
 from orchestrator.spec.tree import read_tree
-from orchestrator.wire import cluster, cluster_pools, cluster_queues, cluster_sites, common, job
+from orchestrator.wire import cluster, cluster_aws, cluster_pools, cluster_queues, cluster_sites, common, job
 from orchestrator.wire.leaf import UNKNOWN, Strict, UnknownTouched
 
 FULL = Path(__file__).parents[1] / "spec" / "full"
@@ -49,8 +49,8 @@ GOOD: list[tuple[Any, Any, Any]] = [
     (cluster_pools.InstanceTypes, "p5.48xlarge", ("p5.48xlarge",)),
     (cluster_pools.InstanceTypes, ["p5.48xlarge", "p6-b200.48xlarge"], ("p5.48xlarge", "p6-b200.48xlarge")),
     (cluster_pools.Version, "580.126.20", "580.126.20"),
-    (cluster_sites.Region, "us-gov-west-1", "us-gov-west-1"),
-    (cluster_sites.Zone, "us-east-1a", "us-east-1a"),
+    (cluster_aws.Region, "us-gov-west-1", "us-gov-west-1"),
+    (cluster_aws.Zone, "us-east-1a", "us-east-1a"),
     (job.CommandText, "echo $HOME", ("/bin/sh", "-c", "echo $HOME")),
     (job.CommandText, ["a", ""], ("a", "")),
     (job.Output, "logs/%j-%t.%%", "logs/%j-%t.%%"),

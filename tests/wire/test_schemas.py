@@ -74,6 +74,7 @@ EXAMPLES = [
     *(("cluster", path) for path in sorted((ROOT / "inventories").glob("*/cluster.yaml"))),
     *(("job", path) for path in sorted((ROOT / "inventories").glob("*/job*.yaml"))),
     ("cluster", FULL / "cluster.yaml"),
+    ("cluster", FULL / "bought.yaml"),
     ("job", FULL / "job.yaml"),
     ("job", FULL / "tasks.yaml"),
 ]
@@ -103,10 +104,10 @@ class Judge:
         return self._sections[section].is_valid(value[section])
 
 
-@pytest.mark.parametrize("name", ["cluster.yaml", "job.yaml", "tasks.yaml"])
+@pytest.mark.parametrize("name", ["cluster.yaml", "bought.yaml", "job.yaml", "tasks.yaml"])
 def test_what_the_documents_refuse_the_schemas_refuse(name: str) -> None:
-    kind = "cluster" if name == "cluster.yaml" else "job"
-    model = ClusterDocument if name == "cluster.yaml" else JobDocument
+    kind = "cluster" if name in ("cluster.yaml", "bought.yaml") else "job"
+    model = ClusterDocument if kind == "cluster" else JobDocument
     judge = Judge(kind)
     bred = [
         one
