@@ -1,0 +1,86 @@
+"""What a stack resolved and keeps for others: the plain facts of one aws site.
+
+Comes in: what the Pulumi program knows at its end. Goes out: `StackFacts`, kept as JSON (`model.codec`) in one parameter of
+the account. Called by: provision.aws (writes and reads them), controller (launches by them), planning and cli (compare).
+
+A fact stays what it was: an image that was looked up once is in `images` under the words of the file, so that the same
+file means the same image until somebody changes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SubnetFact:
+    """A private subnet for nodes."""
+
+    zone: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateFact:
+    """The launch template of one instance type of a pool. `placement`: the placement group for a gang's launch, or empty;
+    `reservation`: the capacity reservation or block that it starts in, or empty."""
+
+    pool: str
+    type: str
+    id: str
+    version: int
+    image: str
+    placement: str = ""
+    reservation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedFact:
+    """A node that Pulumi keeps. `address`: its private one."""
+
+    node: str
+    pool: str
+    instance: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFact:
+    """A file system that the stack made or was told of: its id, and what a node mounts (`source` of mount(8))."""
+
+    name: str
+    id: str
+    source: str
+    options: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StackFacts:
+    """All of one site. `spec` is the digest of the wanted cluster, `commit` the user's, or empty; `images` pairs the file's
+    words with an AMI id; `account` has 12 digits."""
+
+    cluster: str
+    uid: str
+    site: str
+    region: str
+    account: str
+    spec: str
+    commit: str = ""
+    images: tuple[tuple[str, str], ...] = ()
+    vpc: str = ""
+    subnets: tuple[SubnetFact, ...] = ()
+    security_group: str = ""
+    profile: str = ""
+    templates: tuple[TemplateFact, ...] = ()
+    fixed: tuple[FixedFact, ...] = ()
+    storages: tuple[StorageFact, ...] = ()
+    controller: str = ""
+
+    def template(self, pool: str, instance_type: str, reservation: str = "") -> TemplateFact | None:
+        """The launch template for nodes of that pool, type and reservation (empty: none)."""
+        wanted = (pool, instance_type, reservation)
+        return next((one for one in self.templates if (one.pool, one.type, one.reservation) == wanted), None)
+
+    def image(self, words: str) -> str:
+        """What the file's words for an image meant when they were first looked up; empty if they never were."""
+        return dict(self.images).get(words, "")
