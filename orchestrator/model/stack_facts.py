@@ -1,7 +1,7 @@
 """What a stack resolved and keeps for others: the plain facts of one aws site.
 
-Comes in: what the Pulumi program knows at its end. Goes out: `StackFacts`, kept as JSON (`model.codec`) in one parameter of
-the account. Called by: provision.aws (writes and reads them), controller (launches by them), planning and cli (compare).
+Comes in: what the Pulumi program knows at its end. Goes out: `StackFacts`, kept as JSON (`model.codec`) in a parameter
+of the account. Called by: provision.aws (writes and reads them), controller (launches by them), planning and cli.
 
 A fact stays what it was: an image that was looked up once is in `images` under the words of the file, so that the same
 file means the same image until somebody changes it.
@@ -22,8 +22,8 @@ class SubnetFact:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFact:
-    """The launch template of one instance type of a pool. `placement`: the placement group for a gang's launch, or empty;
-    `reservation`: the capacity reservation or block that it starts in, or empty."""
+    """The launch template of one instance type of a pool. `placement`: the placement group for a gang's launch, or
+    empty; `reservation`: the capacity reservation or block that it starts in, or empty."""
 
     pool: str
     type: str
@@ -56,8 +56,8 @@ class StorageFact:
 
 @dataclass(frozen=True, slots=True)
 class StackFacts:
-    """All of one site. `spec` is the digest of the wanted cluster, `commit` the user's, or empty; `images` pairs the file's
-    words with an AMI id; `account` has 12 digits."""
+    """All of one site. `spec` is the digest of the wanted cluster, `commit` the user's, or empty; `images` pairs the
+    file's words with an AMI id; `account` has 12 digits."""
 
     cluster: str
     uid: str
