@@ -458,7 +458,7 @@ def applier(
     from orchestrator.model.cluster import Identity
     from orchestrator.planning.desired import let_go
     from orchestrator.planning.world import with_left
-    from orchestrator.provision.applying import Applier
+    from orchestrator.provision.applying import Applier, Sites
 
     desired = {one.pool: one for one in found.plan.desired}
     before = {one.pool: one for one in found.recorded.desired}
@@ -473,7 +473,7 @@ def applier(
     acting = Acting(progress_of(tell), leaving, old, reboot_s)
     hosts = hosts_for(found.spec, found.state, found.means, desired, acting, hosted=found.hosted)
     desk = ClientDesk(client, found.spec, found.plan.desired, commit)
-    return Applier(found.spec, desk, hosts, tell, SystemClock(), only=found.only, before=old)
+    return Applier(found.spec, desk, Sites(hosts), tell, SystemClock(), only=found.only, before=old)
 
 
 def progress_of(tell: Callable[[str], None]) -> Callable[[Progress], None]:

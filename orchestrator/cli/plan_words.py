@@ -25,6 +25,7 @@ from orchestrator.model.change import (
     WorkEffect,
     WorkFate,
 )
+from orchestrator.model.stack_sight import StackOp, StackRow, StackSight, short_kind
 
 SIGN = {ChangeKind.ADDED: "+", ChangeKind.CHANGED: "~", ChangeKind.REMOVED: "-"}
 CLASS = {
@@ -51,6 +52,7 @@ def words(plan: ChangeSet) -> str:
     blocks = [
         _head(plan),
         *_pools(plan),
+        *(_stack(sight) for sight in plan.stacks),
         _only(plan),
         _blockers(plan),
         _unseen(plan),
@@ -156,6 +158,33 @@ def _short(value: str) -> str:
     return value if len(lines) <= 1 and len(value) <= 60 else f"({plural(len(lines), 'line')})"
 
 
+def _stack(sight: StackSight) -> str:
+    """What Pulumi would do on a site: one line a resource, those of one kind that only come in one line."""
+    rows = list(dict.fromkeys((*sight.rows, *sight.drift)))
+    lines = [f"  ? {safe(warning)}" for warning in sight.warnings]
+    if not rows and not lines:
+        return ""
+    new: dict[str, list[str]] = {}
+    for row in rows:
+        if row.op is StackOp.CREATE:
+            new.setdefault(row.kind, []).append(row.name)
+        else:
+            lines.append(_resource(row))
+    lines += [f"  + {safe(short_kind(kind))} {safe(fold_names(names))}" for kind, names in new.items()]
+    counts = [
+        f"{sum(row.op is op for row in rows)} to {op}" for op in StackOp if any(row.op is op for row in rows)
+    ]
+    return "\n".join([f"site {safe(sight.site)}, by Pulumi: {', '.join(counts) or 'nothing'}", *lines])
+
+
+def _resource(row: StackRow) -> str:
+    paths = f": {', '.join(row.paths)}" if row.paths else ""
+    replaced = " is replaced" if row.op is StackOp.REPLACE else ""
+    data = "; the data in it is lost" if row.data and row.op is not StackOp.UPDATE else ""
+    sign = {StackOp.UPDATE: "~", StackOp.REPLACE: "~", StackOp.DELETE: "-"}[row.op]
+    return safe(f"  {sign} {short_kind(row.kind)} {row.name}{replaced}{paths}{data}")
+
+
 def _only(plan: ChangeSet) -> str:
     if not plan.only:
         return ""
@@ -217,17 +246,21 @@ def _move(name: str, now: Span, then: Span, scale: int, unit: str) -> str:
 def _steps(steps: Sequence[PlanStep]) -> str:
     """Each batch in one line, in the order in which things happen."""
     lines = [f"  controller host: configure ({safe('+'.join(step.roles))})" for step in steps if _hosts(step)]
-    batches: dict[tuple[str, int], list[PlanStep]] = {}
+    batches: dict[tuple[str, int, str], list[PlanStep]] = {}
     for step in steps:
         if _hosts(step):
             continue
-        batches.setdefault((step.pool, step.batch), []).append(step)
-    for (pool, batch), found in batches.items():
+        batches.setdefault((step.pool, step.batch, "" if step.pool else step.site), []).append(step)
+    for (pool, batch, site), found in batches.items():
         nodes = list(dict.fromkeys(name for step in found for name in step.nodes))
         kinds = ", ".join(dict.fromkeys(_step_words(step) for step in found))
-        place = f"pool {pool}" + (f" batch {batch}" if batch else "") if pool else "controller"
+        place = f"pool {pool}" + (f" batch {batch}" if batch else "") if pool else _place_of(site)
         lines.append(safe(f"  {place}: {kinds}" + (f": {fold_names(nodes)}" if nodes else "")))
     return "\n".join(["steps:", *lines]) if lines else ""
+
+
+def _place_of(site: str) -> str:
+    return f"site {site}" if site else "controller"
 
 
 def _hosts(step: PlanStep) -> bool:
@@ -236,6 +269,8 @@ def _hosts(step: PlanStep) -> bool:
 
 
 def _step_words(step: PlanStep) -> str:
+    if step.kind is StepKind.STACK and not step.pool:
+        return f"{step.kind} ({step.why})"
     return (
         f"{step.kind} ({'+'.join(step.roles)})"
         if step.kind is StepKind.CONFIGURE and step.roles

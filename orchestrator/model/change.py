@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from orchestrator.model.base import Word
 from orchestrator.model.host import PoolDesired
+from orchestrator.model.stack_sight import StackSight
 
 
 class UpdateClass(Word):
@@ -75,6 +76,9 @@ class StepKind(Word):
         "controller"  # the role of the controller's own host runs; it ends when the controller answers
     )
     RECORD = "record"  # the controller takes the wanted cluster over
+    STACK = (
+        "stack"  # Pulumi makes the lasting things of a site what the file says, but for nodes of later steps
+    )
     ENROL = "enrol"  # let new hosts in: join token, agent's config
     CORDON = "cordon"
     DRAIN = "drain"
@@ -87,7 +91,8 @@ class StepKind(Word):
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """One step over some hosts of one pool; `id` is unique in the plan and stable for the same plan."""
+    """One step over some hosts of one pool, or over what lasts of an aws `site`; `id` is unique in the plan and stable
+    for the same plan. The nodes of a STACK step are those that it may end or start anew."""
 
     id: str
     kind: StepKind
@@ -96,6 +101,7 @@ class PlanStep:
     nodes: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
     batch: int = 0
+    site: str = ""
 
 
 class WorkFate(Word):
@@ -148,7 +154,8 @@ class ChangeSet:
     """The whole plan. It applies only if the world still matches: `recorded` and `observed` are digests of what it was
     made from, `wanted` of the file. `blockers` are reasons in words why apply would refuse; empty if it would not.
     `desired` is what hosts are to have afterwards: what RECORD records and CONFIGURE brings about. `only`: the hosts
-    that may be acted on, all if empty; `changes` are the file's all the same."""
+    that may be acted on, all if empty; `changes` are the file's all the same. `stacks`: what becomes of the lasting
+    things of aws sites."""
 
     cluster: str
     wanted: str
@@ -162,6 +169,7 @@ class ChangeSet:
     unseen: tuple[str, ...] = ()  # hosts that could not be looked at, with the reason
     desired: tuple[PoolDesired, ...] = ()
     only: tuple[str, ...] = ()
+    stacks: tuple[StackSight, ...] = ()
 
     def empty(self) -> bool:
         """Whether there is nothing to do now; deferred changes wait."""

@@ -46,7 +46,7 @@ def _running(
 ) -> Iterator[WorkEffect]:
     names = tuple(name for name in job.nodes if name in drained)
     if names:
-        told = [_fate(job, name, drained[name], nodes, now_us) for name in names]
+        told = [_fate(job, name, drained[name], _policy(nodes, name), now_us) for name in names]
         worst = max(told, key=lambda fate: WORST_LAST.index(fate.fate))
         yield WorkEffect(job.job, job.owner, worst.fate, names, worst.until_us, worst.why)
 
@@ -58,8 +58,13 @@ class _Fate:
     why: str
 
 
-def _fate(job: Running, name: str, step: PlanStep, nodes: Roster, now_us: int) -> _Fate:
-    policy = _policy(nodes, name)
+def fate_of(job: Running, names: tuple[str, ...], step: PlanStep, policy: Drain, now_us: int) -> WorkEffect:
+    """What a drain of all these nodes by one policy does to a job on them."""
+    found = _fate(job, names[0], step, policy, now_us)
+    return WorkEffect(job.job, job.owner, found.fate, names, found.until_us, found.why)
+
+
+def _fate(job: Running, name: str, step: PlanStep, policy: Drain, now_us: int) -> _Fate:
     deadline_us = now_us + policy.deadline_s * SECOND
     because = f"{name} is drained for {step.why}"
     if job.until_us and job.until_us <= deadline_us:

@@ -1,7 +1,8 @@
 """Carrying a plan out: step by step, each in the journal before it touches anything and after.
 
-Comes in: a `ChangeSet`, what asks the controller (`Desk`) and what acts on hosts (`Hosts`). Goes out: an `Outcome` with
-what became of each host. Called by: cli `apply` and `up`, on whichever machine has the credentials.
+Comes in: a `ChangeSet`, what asks the controller (`Desk`), what acts on hosts (`Hosts`) and on the lasting things of
+aws sites (`Stacks`). Goes out: an `Outcome` with what became of each host and site. Called by: cli `apply` and `up`, on
+whichever machine has the credentials.
 
 It may be killed at any point: every step compares before it acts, a later run plans from what it sees, and the journal
 tells people meanwhile what was begun. Rules that hold whatever a plan says: a host with work on it is neither rebooted
@@ -11,7 +12,6 @@ the first batch that fails is the last of its pool (the brake).
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,10 +24,12 @@ from orchestrator.model.cluster import ClusterSpec, DrainThen, Pool, SiteKind
 from orchestrator.model.errors import Conflict, GanglineError, Unavailable
 from orchestrator.model.failpoints import failpoint
 from orchestrator.model.host import HostFacts
+from orchestrator.provision.lease import Lease
 
 CHANGED = "changed"  # the mark of a node that is another machine, or has other GPUs, than was let in
 LEASE_S = 60  # nobody else may apply for so long after a sign of life of this process
 ACCEPT_S = 180  # for a configured host to join and be accepted
+BOUGHT_S = 1500  # the same for a node that is bought: large instances take up to 25 minutes to boot
 ENDING_S = 120  # for what the controller ended at a deadline to be gone: its grace, and its epilog
 TICK_S = 0.2  # between two looks at nodes that are waited for
 ASK_S = 3.0  # between two questions to a host that still runs what the controller does not know
@@ -89,6 +91,20 @@ class Hosts(Protocol):
     def retire(self, names: Sequence[str]) -> list[HostResult]: ...
 
 
+class Stacks(Protocol):
+    """What an apply does to aws sites. `held`: fixed nodes that are left as they are, since their turn comes later."""
+
+    def bring(self, site: str, held: frozenset[str]) -> HostResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sites:
+    """What acts. `stacks`: for plans that have aws sites."""
+
+    hosts: Hosts
+    stacks: Stacks | None = None
+
+
 @dataclass(slots=True)
 class Report:
     """What became of a plan. `failed`: the first failure of each host; `skipped`: steps that the brake kept back."""
@@ -114,7 +130,7 @@ class Applier:
         self,
         spec: ClusterSpec,
         desk: Desk,
-        hosts: Hosts,
+        sites: Sites,
         tell: Callable[[str], None],
         clock: Clock,
         pause: Callable[[float], None] = time.sleep,
@@ -123,14 +139,19 @@ class Applier:
     ) -> None:
         """`only` empty: all hosts. `before`: the recorded spec, which has the pools of hosts that leave."""
         self._spec = spec
+        self._stacks = sites.stacks
+        self._bought = frozenset(
+            name for each in (before, spec) if each is not None for name in _bought(each)
+        )
         self._pools = {pool.name: pool for each in (before, spec) if each is not None for pool in each.pools}
         self._desk = desk
-        self._hosts = hosts
+        self._hosts = sites.hosts
         self._tell = tell
         self._clock = clock
         self._pause = pause
         self._only = only
         self._report = Report()
+        self._turns: list[PlanStep] = []  # those of aws sites, in order
         self._braked: dict[str, int] = {}  # pool -> the batch that failed
         self._new: set[tuple[str, int]] = set()  # (pool, batch) of hosts that come in
         self._drained: dict[str, int] = {}  # node -> when its drain's deadline is, monotonic microseconds
@@ -139,10 +160,11 @@ class Applier:
     def run(self, plan: ChangeSet) -> Report:
         """Carry it out. Raises what keeps it from beginning, and Conflict when another took the lease meanwhile."""
         report = self._report
+        self._turns = [step for step in plan.steps if step.kind is StepKind.STACK]
         self._new = {(step.pool, step.batch) for step in plan.steps if step.kind is StepKind.ENROL}
         report.apply = self._desk.start(plan.wanted, plan.steps)
         failpoint("apply.start.after")
-        with Lease(self._desk, report.apply) as lease:
+        with Lease(self._desk, report.apply, LEASE_S / 3) as lease:
             for step in plan.steps:
                 lease.check()
                 self._step(step)
@@ -159,7 +181,7 @@ class Applier:
 
     def _step(self, step: PlanStep) -> None:
         names = [name for name in step.nodes if name not in self._report.failed and self._meant(name)]
-        kept_back = step.batch > self._braked.get(step.pool, step.batch)
+        kept_back = step.batch > self._braked.get(step.pool, step.batch) or self._of_failed_site(step)
         if kept_back or (step.nodes and not names):
             self._report.skipped.append(step.id)
             return
@@ -174,10 +196,17 @@ class Applier:
                 self._tell(f"{result.host}: {step.kind} failed: {result.error}")
         self._desk.end_step(self._report.apply, step.id, ok, results)
         failpoint("apply.step.ended")
-        if not ok and step.kind is StepKind.CONTROLLER:
+        if not ok and step.kind in (StepKind.CONTROLLER, StepKind.STACK):
             self._report.skipped.append(step.id)
         elif not ok:
             self._brake(step)
+
+    def _of_failed_site(self, step: PlanStep) -> bool:
+        """Whether Pulumi has failed on the site that it is about: what is there now only another plan will know."""
+        failed = [one for one in self._turns if one.id in self._report.skipped]
+        return any(
+            step.id.startswith(f"stack.{one.site}.") or step.id == f"stack.{one.site}" for one in failed
+        )
 
     def _meant(self, name: str) -> bool:
         """Whether the person who applies has not left it out by a limit."""
@@ -210,6 +239,14 @@ class Applier:
     def _record(self, step: PlanStep, names: list[str]) -> list[HostResult]:
         self._desk.record()
         return []
+
+    def _stack(self, step: PlanStep, names: list[str]) -> list[HostResult]:
+        """The site, but for fixed nodes whose turn comes later or that could not be drained."""
+        if self._stacks is None:
+            raise Unavailable("apply.no-stacks", f"site {step.site} can't be changed from here")
+        later = self._turns[self._turns.index(step) + 1 :]
+        held = {name for one in later if one.site == step.site for name in one.nodes}
+        return [self._stacks.bring(step.site, frozenset(held | (set(step.nodes) - set(names))))]
 
     def _enrol(self, step: PlanStep, names: list[str]) -> list[HostResult]:
         return self._hosts.enrol({name: self._desk.join_token(name) for name in names})
@@ -245,7 +282,7 @@ class Applier:
         """Until nothing runs on them: by the controller, and then by the hosts themselves, since a host may hold what
         no ledger knows. The controller deals with what outlives the deadline, if the policy says so."""
         left = dict.fromkeys(names)
-        strangers = _Strangers(self._hosts, self._clock)
+        strangers = _Strangers(self._hosts, self._clock, self._bought)
         results: list[HostResult] = []
         told = False
         while left:
@@ -306,7 +343,8 @@ class Applier:
 
     def _accept(self, step: PlanStep, names: list[str]) -> list[HostResult]:
         """Until each answers and is what its pool says."""
-        deadline_us = self._clock.monotonic_us() + ACCEPT_S * SECOND
+        within_s = BOUGHT_S if self._bought.issuperset(names) else ACCEPT_S
+        deadline_us = self._clock.monotonic_us() + within_s * SECOND
         results: dict[str, HostResult] = {}
         while True:
             now = self._desk.nodes()
@@ -320,7 +358,7 @@ class Applier:
         for name in names:
             if name not in results:
                 why = now[name].why if name in now else "the controller does not know it"
-                late = f"{why or 'its agent does not answer'}, {ACCEPT_S} s after it was configured; it may still come"
+                late = f"{why or 'its agent does not answer'}, {within_s} s after it was set up; it may still come"
                 results[name] = HostResult(name, ok=False, error=late)
         return list(results.values())
 
@@ -362,11 +400,14 @@ class Applier:
         closed = [
             name
             for pool in self._spec.pools
-            if self._spec.site_of(pool).kind is SiteKind.METAL
+            if self._spec.site_of(pool).kind is not SiteKind.LOCAL
             for name in pool.nodes
             if name in now and "updating" in now[name].marks and name not in others
         ]
-        for seen in self._hosts.look(closed) if closed else ():
+        bought = [name for name in closed if name in self._bought]
+        metal = [name for name in closed if name not in self._bought]
+        looked = self._hosts.look(metal) if metal else []
+        for seen in [*looked, *(Seen(name, clean=True) for name in bought)]:
             if seen.clean and not seen.error:
                 self._desk.uncordon(seen.host)
                 self._tell(f"{seen.host}: open again")
@@ -386,6 +427,7 @@ Action = Callable[[Applier, PlanStep, list[str]], list[HostResult]]
 ACTIONS: dict[StepKind, Action] = {
     StepKind.CONTROLLER: Applier._controller,
     StepKind.RECORD: Applier._record,
+    StepKind.STACK: Applier._stack,
     StepKind.ENROL: Applier._enrol,
     StepKind.CORDON: Applier._cordon,
     StepKind.DRAIN: Applier._drain,
@@ -400,8 +442,10 @@ ACTIONS: dict[StepKind, Action] = {
 class _Strangers:
     """What hosts that are idle by the ledger still run, asked of each now and then. `found`: in words, by host."""
 
-    def __init__(self, hosts: Hosts, clock: Clock) -> None:
+    def __init__(self, hosts: Hosts, clock: Clock, silent: frozenset[str]) -> None:
+        """`silent`: nodes that are not reached over SSH; what the controller says of them counts."""
         self._hosts = hosts
+        self._silent = silent
         self._clock = clock
         self._asked: dict[str, int] = {}
         self.found: dict[str, str] = {}
@@ -410,7 +454,8 @@ class _Strangers:
         """Those of them that say now that they run nothing."""
         now_us = self._clock.monotonic_us()
         due = [name for name in idle if now_us >= self._asked.get(name, 0)]
-        running = self._hosts.running(due) if due else {}
+        asked = [name for name in due if name not in self._silent]
+        running = self._hosts.running(asked) if asked else {}
         self._asked |= {name: now_us + int(ASK_S * SECOND) for name in due}
         self.found |= running
         return [name for name in due if name not in running]
@@ -420,39 +465,10 @@ class _Strangers:
         return "; ".join(f"{words} on {name}" for name, words in self.found.items())
 
 
-class Lease:
-    """Keeps the lease while steps take their time, from a thread of its own."""
-
-    def __init__(self, desk: Desk, apply: str, every_s: float = LEASE_S / 3) -> None:
-        self._desk = desk
-        self._apply = apply
-        self._every_s = every_s
-        self._over = threading.Event()
-        self._lost: Conflict | None = None
-        self._thread = threading.Thread(target=self._keep, daemon=True, name="lease")
-
-    def __enter__(self) -> Lease:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def check(self) -> None:
-        """Conflict if another has taken it: whoever lost it must touch nothing more."""
-        if self._lost is not None:
-            raise self._lost
-
-    def _keep(self) -> None:
-        while not self._over.wait(self._every_s):
-            try:
-                self._desk.renew(self._apply)
-            except Conflict as error:
-                self._lost = error
-                return
-            except GanglineError:
-                continue  # the controller may be restarting: it is asked again before the lease ends
+def _bought(spec: ClusterSpec) -> list[str]:
+    """Fixed nodes of aws sites."""
+    aws = {site.name for site in spec.sites if site.kind is SiteKind.AWS}
+    return [name for pool in spec.pools if pool.site in aws for name in pool.nodes]
 
 
 def _serves(node: NodeNow | None) -> bool:

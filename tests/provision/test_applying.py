@@ -10,14 +10,14 @@ from orchestrator.model.apply import Outcome
 from orchestrator.model.change import Change, ChangeKind, ChangeSet, PlanStep, Source, StepKind, UpdateClass
 from orchestrator.model.cluster import DrainThen
 from orchestrator.model.errors import Conflict, Unavailable
-from orchestrator.provision.applying import Applier, Report
+from orchestrator.provision.applying import Applier, Report, Sites
 from tests.provision.applied import OUTAGE, Paper, paper, plan
 
 BATCHES = (("p1", "p2"), ("p3", "p4"), ("p5", "p6"))
 
 
 def carry_out(world: Paper, wanted: ChangeSet) -> Report:
-    applier = Applier(world.spec, world, world, world.told.append, world.clock, world.pause)
+    applier = Applier(world.spec, world, Sites(world), world.told.append, world.clock, world.pause)
     return applier.run(wanted)
 
 
@@ -150,7 +150,7 @@ def test_a_host_that_never_joins_fails_with_its_reason() -> None:
     kinds = (StepKind.ENROL, StepKind.CONFIGURE, StepKind.ACCEPT)
     report = carry_out(world, plan(("p1", "p2"), kinds=kinds))
     assert (report.outcome, list(report.failed)) == (Outcome.PARTIAL, ["p2"])
-    assert report.failed["p2"] == "never heard of, 180 s after it was configured; it may still come"
+    assert report.failed["p2"] == "never heard of, 180 s after it was set up; it may still come"
     assert world.done[:2] == ["record", "enrol p1,p2"]
 
 
@@ -269,7 +269,7 @@ def test_a_pool_that_leaves_is_drained_by_its_own_policy() -> None:
     world = paper(nodes=2)
     before, wanted = world.spec, replace(world.spec, pools=())
     world.nodes_by_name["p1"].jobs = {7: 30.0}
-    applier = Applier(wanted, world, world, world.told.append, world.clock, world.pause, before=before)
+    applier = Applier(wanted, world, Sites(world), world.told.append, world.clock, world.pause, before=before)
     report = applier.run(plan(("p1", "p2"), kinds=(StepKind.CORDON, StepKind.DRAIN, StepKind.RETIRE)))
     assert (report.outcome, report.failed) == (Outcome.DONE, {})
     assert world.done == ["record", "retire p1,p2"]
@@ -294,7 +294,9 @@ def test_a_host_that_was_not_seen_to_go_leaves_the_apply_unfinished_and_keeps_no
     world = paper(nodes=4)
     world.nodes_by_name["p1"].broken = True
     spec = replace(world.spec, pools=(replace(world.spec.pools[0], nodes=("p4",)),))
-    applier = Applier(spec, world, world, world.told.append, world.clock, world.pause, before=world.spec)
+    applier = Applier(
+        spec, world, Sites(world), world.told.append, world.clock, world.pause, before=world.spec
+    )
     report = applier.run(leaving(("p1", "p2"), ("p3",)))
     assert (report.outcome, report.failed) == (Outcome.PARTIAL, {"p1": OUTAGE})
     assert (report.short, report.skipped) == ([], [])
@@ -306,7 +308,9 @@ def test_work_on_one_host_that_goes_keeps_an_idle_one_no_longer() -> None:
     world = paper(nodes=3, deadline_s=600)
     world.nodes_by_name["p2"].jobs = {7: 300.0}
     spec = replace(world.spec, pools=())
-    applier = Applier(spec, world, world, world.told.append, world.clock, world.pause, before=world.spec)
+    applier = Applier(
+        spec, world, Sites(world), world.told.append, world.clock, world.pause, before=world.spec
+    )
     world.before = lambda entry: world.done.append(f"{entry} at {world.clock.monotonic_us() // 1_000_000} s")
     assert applier.run(leaving(("p1", "p3"), ("p2",))).outcome is Outcome.DONE
     first = world.done.index("-retire.p.1.retire at 0 s")
@@ -317,7 +321,7 @@ def test_work_on_one_host_that_goes_keeps_an_idle_one_no_longer() -> None:
 def test_what_a_plan_does_to_hosts_is_done_to_those_alone_that_were_meant() -> None:
     world = paper()
     applier = Applier(
-        world.spec, world, world, world.told.append, world.clock, world.pause, only=frozenset({"p3"})
+        world.spec, world, Sites(world), world.told.append, world.clock, world.pause, only=frozenset({"p3"})
     )
     report = applier.run(plan(*BATCHES))
     assert world.done == ["record", "configure p3", "configured p3"]

@@ -1,0 +1,216 @@
+"""The lasting things of aws sites in a plan: a table of what previews found and what is done about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from orchestrator.model.change import Change, ChangeKind, ChangeSet, PlanStep, Source, StepKind, UpdateClass
+from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind, Update
+from orchestrator.model.stack_sight import StackOp, StackRow, StackSight
+from orchestrator.planning.digest import digest_of
+from orchestrator.planning.stacks import Around, with_stacks
+from orchestrator.planning.world import NO_CHOICE, Choices, Recorded, Running, Workload
+from tests.planning.scene import told
+
+CREATE, UPDATE, REPLACE, DELETE = StackOp.CREATE, StackOp.UPDATE, StackOp.REPLACE, StackOp.DELETE
+USE1 = Site("use1", SiteKind.AWS, region="us-east-1")
+RECORD = PlanStep("record", StepKind.RECORD, "the controller takes the file over")
+METAL = PlanStep("h100.1.configure", StepKind.CONFIGURE, "a change", "h100", ("h1",), ("base",), 1)
+QUEUE = Change("queues[q]", ChangeKind.ADDED, UpdateClass.CONTROLLER, Source.SPEC, "", "q")
+NOW = 1_800_000_000_000_000
+
+
+def spec(*nodes: str) -> ClusterSpec:
+    pool = Pool("train", "use1", nodes=nodes, update=Update(max_unavailable=2))
+    return ClusterSpec("atlas", sites=(USE1,), pools=(pool,))
+
+
+def row(op: StackOp, name: str, *paths: str, kind: str = "aws:ec2/vpc:Vpc", data: bool = False) -> StackRow:
+    return StackRow(op, kind, name, paths, data)
+
+
+def node(op: StackOp, name: str) -> StackRow:
+    return StackRow(op, "aws:ec2/instance:Instance", name, ("launchTemplate",), node=name)
+
+
+BEFORE = spec("t1", "t2", "t3")
+
+
+@dataclass(frozen=True)
+class Scene:
+    name: str
+    want: str
+    rows: tuple[StackRow, ...] = ()
+    drift: tuple[StackRow, ...] = ()
+    faults: tuple[str, ...] = ()
+    error: str = ""
+    old: ClusterSpec | None = BEFORE
+    new: ClusterSpec = BEFORE
+    told: bool = True  # whether changes of the file are in the plan
+    brought: bool = False  # whether the stack was last brought to this very file
+    running: tuple[Running, ...] = ()
+    choices: Choices = NO_CHOICE
+
+    def plan(self) -> ChangeSet:
+        wanted = digest_of(self.new)
+        of_file = () if self.brought or not self.told else (QUEUE,)
+        rest = ChangeSet("atlas", wanted, "r", "o", changes=of_file, steps=(RECORD, METAL))
+        sight = StackSight(
+            "use1",
+            self.rows,
+            self.drift,
+            self.error,
+            faults=self.faults,
+            spec=wanted if self.brought else "",
+        )
+        around = Around(self.new, Recorded(self.old), Workload(self.running), self.choices, NOW)
+        made = with_stacks(rest, around, (sight,))
+        return replace(made, changes=tuple(one for one in made.changes if one is not QUEUE))
+
+
+MINE = "h100.1: configure(base) h1"
+SCENES = (
+    Scene("nothing to do", f"record: record\n{MINE}", brought=True),
+    Scene(
+        "everything for the first time",
+        f"""
+        record: record
+        stack: stack t[1-3]
+        stack.use1.train: accept t[1-3]
+        {MINE}
+        """,
+        rows=(row(CREATE, "vpc"), node(CREATE, "t1"), node(CREATE, "t2"), node(CREATE, "t3")),
+        old=None,
+    ),
+    Scene(
+        "what no node notices",
+        f"record: record\nstack: stack\n{MINE}",
+        rows=(row(UPDATE, "vpc", "tags"),),
+    ),
+    Scene(
+        "the middle node goes",
+        f"""
+        record: record
+        stack: stack
+        stack.use1.train.1: cordon drain stack t2
+        {MINE}
+        job 7 blocks on t2
+        """,
+        rows=(node(DELETE, "t2"),),
+        new=spec("t1", "t3"),
+        running=(Running(7, "alice", "q", ("t1", "t2")), Running(8, "bob", "q", ("t3",))),
+    ),
+    Scene(
+        "all nodes anew, two at a time",
+        f"""
+        record: record
+        stack: stack
+        stack.use1.train.1: cordon drain stack accept uncordon t[1-2]
+        stack.use1.train.2: cordon drain stack accept uncordon t3
+        {MINE}
+        """,
+        rows=tuple(node(REPLACE, name) for name in ("t1", "t2", "t3")),
+    ),
+    Scene(
+        "an apply that did not get so far",
+        f"""
+        stack[use1]: 1 to create -> as the file says [controller-only]
+        record: record
+        stack: stack
+        {MINE}
+        """,
+        rows=(row(CREATE, "vpc"),),
+        told=False,
+    ),
+    Scene(
+        "somebody's hand",
+        f"""
+        stack[use1].Vpc[vpc]: tags -> as the file says [in-place] (drift)
+        record: record
+        stack: stack
+        {MINE}
+        """,
+        drift=(row(UPDATE, "vpc", "tags"),),
+        rows=(row(UPDATE, "vpc", "tags"),),
+        brought=True,
+    ),
+    Scene(
+        "this version makes it otherwise",
+        f"""
+        stack[use1].Vpc[vpc]: enableDns -> as the file says [in-place] (gangline)
+        record: record
+        stack: stack
+        {MINE}
+        """,
+        rows=(row(UPDATE, "vpc", "enableDns"),),
+        brought=True,
+    ),
+    Scene(
+        "the same, put off",
+        f"""
+        stack[use1].Vpc[vpc]: enableDns -> as the file says [in-place] (gangline) deferred
+        record: record
+        {MINE}
+        """,
+        rows=(row(UPDATE, "vpc", "enableDns"),),
+        brought=True,
+        choices=Choices(defer=True),
+    ),
+    Scene(
+        "storage is never replaced unseen",
+        f"""
+        record: record
+        stack: stack
+        {MINE}
+        blocked: site use1
+        """,
+        rows=(row(REPLACE, "storage-fast", "subnetIds", data=True),),
+    ),
+    Scene(
+        "storage goes by consent",
+        f"record: record\nstack: stack\n{MINE}",
+        rows=(row(DELETE, "storage-fast", data=True),),
+        choices=Choices(("storage/fast",)),
+    ),
+    Scene(
+        "what EC2 would refuse",
+        f"record: record\nstack: stack\n{MINE}\nblocked: site use1",
+        rows=(row(CREATE, "vpc"),),
+        faults=("the image ami-1 is gone",),
+    ),
+    Scene(
+        "a site that can't be looked at",
+        f"record: record\n{MINE}\nunseen: site use1: no route",
+        error="no route",
+    ),
+)
+
+
+def lines(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().splitlines()]
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=[scene.name for scene in SCENES])
+def test_the_plan_is(scene: Scene) -> None:
+    assert lines(told(scene.plan())) == lines(scene.want)
+
+
+def test_the_consent_is_named() -> None:
+    (blocker,) = next(one for one in SCENES if one.name == "storage is never replaced unseen").plan().blockers
+    assert "replaced by an empty one, with all that is in it" in blocker
+    assert "`--consent storage/fast`" in blocker
+
+
+def test_a_saved_plan_depends_on_what_was_seen_there() -> None:
+    seen = Scene("x", "", rows=(row(UPDATE, "vpc", "tags"),))
+    other = replace(seen, rows=(row(UPDATE, "vpc", "cidrBlock"),))
+    assert seen.plan().observed == replace(seen, faults=("x",)).plan().observed
+    assert seen.plan().observed != other.plan().observed
+
+
+def test_without_a_sight_nothing_is_added() -> None:
+    rest = ChangeSet("atlas", "w", "r", "o", steps=(RECORD, METAL))
+    around = Around(BEFORE, Recorded(BEFORE), Workload(), NO_CHOICE, NOW)
+    assert with_stacks(rest, around, ()) is rest
