@@ -44,7 +44,7 @@ def short_kind(kind: str) -> str:
 class StackSight:
     """One site. `rows` are what `up` would do, `drift` what somebody else did to what the stack has, `error` why it
     could not be looked at (then both are empty), `warnings` and `faults` what live checks found: a fault keeps an apply
-    from beginning. `spec` is the digest of the cluster that the stack was last brought to; empty: there is none.
+    from beginning. `spec` is the `stack_digest` of the file that the stack was last brought to; empty: there is none.
     """
 
     site: str

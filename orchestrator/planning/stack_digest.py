@@ -1,7 +1,7 @@
 """The digest of what the stack of an aws site follows from: the part of the file that Pulumi makes things of.
 
-Comes in: a spec, a site. Goes out: a digest. Called by: provision.aws.program (writes it into the facts), stacks (a plan
-knows whether the stack was brought to this file), controller (launches only by a stack that fits).
+Comes in: a spec, a site. Goes out: a digest. Called by: provision.aws.program (writes it into the facts), stacks (a
+plan knows whether the stack was brought to this file), controller (launches only by a stack that fits).
 
 A change of queues, quotas, sizes or policies changes no digest: no stack has to follow it.
 """

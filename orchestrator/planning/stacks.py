@@ -27,6 +27,7 @@ from orchestrator.model.change import (
 from orchestrator.model.cluster import Acceptance, ClusterSpec, Pool, SiteKind
 from orchestrator.model.stack_sight import StackOp, StackRow, StackSight, short_kind
 from orchestrator.planning.digest import digest_of_plain
+from orchestrator.planning.stack_digest import stack_digest
 from orchestrator.planning.work import fate_of
 from orchestrator.planning.world import Choices, Recorded, Workload
 
@@ -60,8 +61,8 @@ def with_stacks(plan: ChangeSet, around: Around, sights: Sequence[StackSight]) -
     """The plan with what the aws sites need. Without a sight of a site nothing is done there."""
     if not sights:
         return plan
-    changes = [change for sight in sights for change in _changes(sight, plan, around.choices.defer)]
-    now = [sight for sight in sights if not _waits(sight, plan.wanted, around.choices)]
+    changes = [change for sight in sights for change in _changes(sight, plan, around)]
+    now = [sight for sight in sights if not _waits(sight, around)]
     steps = [step for sight in now for step in _steps(sight, around)]
     record, rest = _split(plan.steps)
     return replace(
@@ -99,29 +100,10 @@ def _what_counts(sight: StackSight) -> list[object]:
 # --- what differs although the file does not -------------------------------------------------------------------------
 
 
-def _changes(sight: StackSight, plan: ChangeSet, defer: bool) -> Iterator[Change]:
-    yield from _unfinished(sight, plan)
-    yield from _differing(sight, plan, defer)
-
-
-def _differing(sight: StackSight, plan: ChangeSet, defer: bool) -> Iterator[Change]:
-    """Resources that somebody changed by hand; those that this version wants otherwise for the very same file."""
-    for row in sight.drift:
-        yield _change(sight, row, Source.DRIFT, "somebody changed it; `gangline apply` puts it right")
-    for row in _own(sight, plan.wanted):
-        yield replace(
-            _change(sight, row, Source.GANGLINE, "this version of Gangline makes it otherwise"),
-            deferred=defer,
-        )
-
-
-def _unfinished(sight: StackSight, plan: ChangeSet) -> Iterator[Change]:
-    """What an earlier apply has recorded and not brought about: no change of the file tells of it any more."""
-    if (
-        sight.rows
-        and sight.spec != plan.wanted
-        and not any(one.source is Source.SPEC for one in plan.changes)
-    ):
+def _changes(sight: StackSight, plan: ChangeSet, around: Around) -> Iterator[Change]:
+    """What an earlier apply left undone, resources that somebody changed by hand, and those that this version wants
+    otherwise for the very same file."""
+    if sight.rows and not _brought(sight, around) and not _by_file(plan):
         yield Change(
             path=f"stack[{sight.site}]",
             kind=ChangeKind.CHANGED,
@@ -131,12 +113,28 @@ def _unfinished(sight: StackSight, plan: ChangeSet) -> Iterator[Change]:
             new="as the file says",
             why="the file was recorded, and the site was not brought to it yet",
         )
+    for row in sight.drift:
+        yield _change(sight, row, Source.DRIFT, "somebody changed it; `gangline apply` puts it right")
+    for row in _own(sight, around):
+        own = _change(sight, row, Source.GANGLINE, "this version of Gangline makes it otherwise")
+        yield replace(own, deferred=around.choices.defer)
 
 
-def _own(sight: StackSight, wanted: str) -> tuple[StackRow, ...]:
-    """What is to be changed although the stack was brought to this very file, and nobody has touched it."""
+def _by_file(plan: ChangeSet) -> bool:
+    """Whether the file changed something, of which resources may be what follows."""
+    return any(change.source is Source.SPEC for change in plan.changes)
+
+
+def _brought(sight: StackSight, around: Around) -> bool:
+    """Whether the stack was last brought to what this very file says of it."""
+    known = {site.name for site in around.wanted.sites}
+    return sight.site in known and sight.spec == stack_digest(around.wanted, sight.site)
+
+
+def _own(sight: StackSight, around: Around) -> tuple[StackRow, ...]:
+    """What is to be changed although nobody has changed the file or touched it."""
     by_hand = {(row.kind, row.name) for row in sight.drift}
-    if not sight.spec or sight.spec != wanted:
+    if not _brought(sight, around):
         return ()
     return tuple(row for row in sight.rows if (row.kind, row.name) not in by_hand)
 
@@ -155,9 +153,9 @@ def _change(sight: StackSight, row: StackRow, source: Source, why: str) -> Chang
     )
 
 
-def _waits(sight: StackSight, wanted: str, choices: Choices) -> bool:
+def _waits(sight: StackSight, around: Around) -> bool:
     """Whether all that would be done is put off."""
-    return choices.defer and not sight.drift and len(_own(sight, wanted)) == len(sight.rows)
+    return around.choices.defer and not sight.drift and len(_own(sight, around)) == len(sight.rows)
 
 
 # --- what keeps an apply from it -------------------------------------------------------------------------------------

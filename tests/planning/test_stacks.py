@@ -10,6 +10,7 @@ from orchestrator.model.change import Change, ChangeKind, ChangeSet, PlanStep, S
 from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind, Update
 from orchestrator.model.stack_sight import StackOp, StackRow, StackSight
 from orchestrator.planning.digest import digest_of
+from orchestrator.planning.stack_digest import stack_digest
 from orchestrator.planning.stacks import Around, with_stacks
 from orchestrator.planning.world import NO_CHOICE, Choices, Recorded, Running, Workload
 from tests.planning.scene import told
@@ -63,7 +64,7 @@ class Scene:
             self.drift,
             self.error,
             faults=self.faults,
-            spec=wanted if self.brought else "",
+            spec=stack_digest(self.new, "use1") if self.brought else "",
         )
         around = Around(self.new, Recorded(self.old), Workload(self.running), self.choices, NOW)
         made = with_stacks(rest, around, (sight,))
