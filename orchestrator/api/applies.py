@@ -62,6 +62,7 @@ async def start_apply(hub: HubDep, caller: OperatorDep, body: wire.StartApply) -
             tuple(step.nodes),
             tuple(step.roles),
             step.batch,
+            step.site,
         )
         for step in body.steps
     )

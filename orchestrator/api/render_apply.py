@@ -48,6 +48,7 @@ def _step(view: StepView) -> wire.Step:
         nodes=list(step.nodes),
         roles=list(step.roles),
         batch=step.batch,
+        site=step.site,
         state=str(view.state),
         started_at=time_of(view.started_us),
         ended_at=time_of(view.ended_us),
@@ -63,7 +64,8 @@ def last_apply(view: ApplyView, now_us: int) -> LastApply:
     pending: dict[str, None] = {}
     for step in view.steps:
         well = {result.host for result in step.hosts if result.ok}
-        pending.update(dict.fromkeys(name for name in step.step.nodes if name not in well))
+        named = (step.step.site, *step.step.nodes) if step.step.site else step.step.nodes
+        pending.update(dict.fromkeys(name for name in named if name not in well))
     return LastApply(
         id=view.id,
         holder=view.holder,

@@ -33,6 +33,7 @@ class PlannedStep(Asked):
     kind: Literal[
         "controller",
         "record",
+        "stack",
         "enrol",
         "cordon",
         "drain",
@@ -47,6 +48,7 @@ class PlannedStep(Asked):
     nodes: list[ShortText] = Field([], max_length=MOST_STEPS)
     roles: list[ShortText] = Field([], max_length=64)
     batch: int = Field(0, ge=0, le=10**9)
+    site: ShortText = Field("", description="The aws site that it is about.")
 
 
 class StartApply(Asked):
@@ -109,6 +111,7 @@ class Step(Answer):
     nodes: list[str]
     roles: list[str]
     batch: int
+    site: str = ""
     state: str = words(StepState, "How far it is.")
     started_at: datetime | None
     ended_at: datetime | None
