@@ -93,7 +93,8 @@ def _metal(spec: ClusterSpec, file: str, context: Context, *, yes: bool, **choic
 
     with connect(context, patience_s=20.0) as client:
         found = look_at(spec, client, **choices)
-        calm = not found.plan.work and not found.plan.blockers
+        bought = any(sight.rows for sight in found.plan.stacks)  # costs money
+        calm = not (found.plan.work or found.plan.blockers or bought)
         return carry_out(found, client, commit_of(file), yes=yes or calm, quiet=True)
 
 

@@ -167,6 +167,17 @@ RULES: tuple[Rule, ...] = (
         Effect(CONTROLLER, "its nodes are bought when work needs them"),
     ),
     Rule(
+        ("pools",),
+        lambda judged: _goes(judged) and _bought(judged),
+        Effect(RECONFIGURE, "work leaves its nodes, then their instances are ended"),
+    ),
+    Rule(
+        ("pools[].nodes",),
+        lambda judged: _goes(judged) and _bought(judged),
+        Effect(RECONFIGURE, "its work leaves, then its instance is ended"),
+    ),
+    Rule(("pools[].nodes",), _bought, Effect(CONTROLLER, "it is bought, and joins by itself")),
+    Rule(
         ("pools[].gpu", "pools[].gpu.", "pools[].cores", "pools[].memory"),
         _bought,
         Effect(CONTROLLER, "the instance type says what a bought node has"),

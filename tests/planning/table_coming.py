@@ -55,6 +55,23 @@ SCENES = (
         """,
     ),
     Scene(
+        "a fixed node more, and another one gone",
+        new={"pools[fixed].nodes": "p5-[2-3]"},
+        want="""
+        pools[fixed].nodes[p5-1]: p5-1 -> - [drain-and-reconfigure] on p5-1
+        pools[fixed].nodes[p5-3]: - -> p5-3 [controller-only]
+        record: record
+        """,
+    ),
+    Scene(
+        "a pool of fixed nodes goes",
+        new={"pools[fixed]": GONE},
+        want="""
+        pools[fixed]: {site: usw2, nodes:… -> - [drain-and-reconfigure] on p5-[1-2]
+        record: record
+        """,
+    ),
+    Scene(
         "a node more",
         old=FREE | {"pools[old].nodes": ["a100-1"], "sites[hall].fabric": GONE},
         new=FREE | {"sites[hall].fabric": GONE},

@@ -23,6 +23,7 @@ from tests.planning import (
     table_work,
 )
 from tests.planning.scene import Scene, dedent, told
+from tests.planning.test_stacks import SCENES as STACKS
 
 TABLES = (
     table_controller,
@@ -44,7 +45,7 @@ def test_the_plan_is(scene: Scene) -> None:
 
 
 def test_the_table_is_large_and_shows_everything() -> None:
-    said = "\n".join(dedent(scene.want) for scene in SCENES)
+    said = "\n".join(dedent(scene.want) for scene in (*SCENES, *STACKS))
 
     assert len(SCENES) >= 100
     assert len({scene.name for scene in SCENES}) == len(SCENES)
