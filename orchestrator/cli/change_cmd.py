@@ -1,4 +1,4 @@
-"""`plan`, `apply`, `drift`, `render` and `destroy`: what would change, carrying it out, what differs on hosts.
+"""`plan`, `apply`, `render` and `destroy`: what would change, and carrying it out.
 
 Comes in: a cluster file. Goes out: plans for people and programs; changed hosts; exit codes that CI can use. Called by:
 the command's table; `up` uses `carry_out`.
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 DIFFERS = 3
 PARTLY = 4
 
-_limit = click.option(
-    "--limit", metavar="HOSTS", help="Only these hosts, as in h100-[01-04]; others stay as they are."
-)
 _host_keys = click.option(
     "--accept-host-key",
     "host_keys",
@@ -70,7 +67,7 @@ _host_keys = click.option(
 )
 @click.option("--detailed-exitcode", is_flag=True, help="Exit code 3 if there are changes.")
 @click.option("--no-look", is_flag=True, help="Do not look at hosts: they count as being what was recorded.")
-@_limit
+@options.limit
 @options.consent
 @options.defer
 @_host_keys
@@ -194,7 +191,7 @@ def client_or_none(file: str, *, at_its_address: bool = False) -> Client | None:
     metavar="TIME",
     help="How long a host may take to be back after a reboot; 15m if not given.",
 )
-@_limit
+@options.limit
 @options.consent
 @options.defer
 @_host_keys
@@ -355,83 +352,6 @@ def _tell(report: Report, found: Look, seconds: float) -> int:
         return 0
     note("run it again when the reasons above are gone: it goes on from there")
     return PARTLY
-
-
-# --- drift -----------------------------------------------------------------------------------------------------------
-
-
-@verb(
-    "drift",
-    examples=[
-        Example(
-            "gangline drift cluster.yaml", "what differs on hosts from what was recorded; 3 if anything does"
-        ),
-        Example("gangline drift cluster.yaml -o json", "by host and value, for a program"),
-    ],
-)
-@click.argument("file", metavar="FILE")
-@_limit
-@options.skip
-@options.output("text", "json")
-@options.controller
-def drift(file: str, limit: str | None) -> int:
-    """Compare hosts with what they are to have; change nothing.
-
-    Exit code 0: none differs; 3: some do; 4: none does, but some could not be looked at. `gangline apply` puts them
-    right; what is to stay goes into the file (the report says where).
-    """
-    from orchestrator.cli.looking import drift_of
-
-    sights = drift_of(file, client_or_none(file), limit)
-    if current().output == "json":
-        _drift_json(sights)
-    else:
-        _drift_text(sights)
-    if any(sight.drift for sight in sights):
-        return DIFFERS
-    return PARTLY if any(not sight.checked for sight in sights) else 0
-
-
-def _drift_json(sights: list[Sight]) -> None:
-    from orchestrator.cli.output import to_json
-    from orchestrator.model.codec import encode
-
-    document = {
-        "apiVersion": "gangline/v1",
-        "kind": "DriftList",
-        "items": [encode(sight) for sight in sights],
-    }
-    sys.stdout.write(to_json(document) + "\n")
-
-
-def _drift_text(sights: list[Sight]) -> None:
-    """Hosts that differ alike in one line; then what can be done about each difference."""
-    from orchestrator.cli.looking import adopt_advice
-
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for sight in sights:
-        for each in sight.drift:
-            key = (str(each.kind), each.name, each.value, each.wanted, each.found, each.role)
-            alike.setdefault(key, []).append(sight.host)
-    for (kind, name, value, wanted, found, role), hosts in alike.items():
-        was = _brief(found) or "absent"
-        line = f"{fold_names(hosts)}: {kind} {name}, {value}: {was}, wanted {_brief(wanted) or 'absent'}  [{role}]"
-        sys.stdout.write(safe(line) + "\n")
-        advice = adopt_advice(kind, name, value, found)
-        if advice:
-            sys.stdout.write("".join(f"    {line}\n" for line in advice))
-    for sight in sights:
-        if not sight.checked:
-            note(f"{sight.host}: not looked at: {safe('; '.join(filter(None, (sight.error, sight.hint))))}")
-    seen = sum(sight.checked for sight in sights)
-    bad = sum(bool(sight.drift) for sight in sights)
-    revert = "; `gangline apply` reverts what differs" if bad else ""
-    note(f"{plural(seen, 'host')} looked at, {bad or 'none'} {'differ' if bad > 1 else 'differs'}{revert}")
-
-
-def _brief(text: str) -> str:
-    lines = text.splitlines()
-    return text if len(lines) <= 1 and len(text) <= 60 else f"({plural(len(lines), 'line')})"
 
 
 # --- render ----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """One look at a cluster and its plan: what the file says, what was recorded, what hosts have, what runs.
 
 Comes in: a cluster file, a client of its controller if there is one. Goes out: a `ChangeSet`, and the means to carry it
-out. Called by: change_cmd (plan, apply, drift, render, destroy) and local_cmd (up). The rooms that plan and act are
+out. Called by: change_cmd (plan, apply, render, destroy), drift_cmd and local_cmd (up). The rooms that plan and act are
 imported inside the functions that need them.
 """
 

@@ -1,7 +1,7 @@
 """Looking at the hosts of a cluster: its nodes, and its controller's own host if it has one, each once.
 
 Comes in: a checked spec, what was recorded, which hosts are meant. Goes out: a `View`, the sights of a drift report and
-how to adopt what one tells, or what hosts are in words. Called by: changing (plans), change_cmd (drift), doctor_cmd.
+how to adopt what one tells, or what hosts are in words. Called by: changing (plans), drift_cmd, doctor_cmd.
 Nothing here acts on a host.
 """
 

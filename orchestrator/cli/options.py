@@ -79,6 +79,13 @@ def controller(function: F) -> F:
     return server(context(function))
 
 
+def limit(function: F) -> F:
+    """`--limit HOSTS`."""
+    return click.option(
+        "--limit", metavar="HOSTS", help="Only these hosts, as in h100-[01-04]; others stay as they are."
+    )(function)
+
+
 def consent(function: F) -> F:
     """`--consent NAME`, for what a plan would lose."""
     return click.option(

@@ -1,0 +1,95 @@
+"""`drift`: what differs on hosts from what they are to have.
+
+Comes in: a cluster file. Goes out: what differs, by host and value, and an exit code for CI. Called by: the command's
+table. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli import options
+from orchestrator.cli.change_cmd import DIFFERS, PARTLY, client_or_none
+from orchestrator.cli.session import current, note
+from orchestrator.cli.text import fold_names, plural, safe
+from orchestrator.cli.verbs import Example, verb
+
+if TYPE_CHECKING:
+    from orchestrator.model.host import Sight
+
+
+@verb(
+    "drift",
+    examples=[
+        Example(
+            "gangline drift cluster.yaml", "what differs on hosts from what was recorded; 3 if anything does"
+        ),
+        Example("gangline drift cluster.yaml -o json", "by host and value, for a program"),
+    ],
+)
+@click.argument("file", metavar="FILE")
+@options.limit
+@options.skip
+@options.output("text", "json")
+@options.controller
+def drift(file: str, limit: str | None) -> int:
+    """Compare hosts with what they are to have; change nothing.
+
+    Exit code 0: none differs; 3: some do; 4: none does, but some could not be looked at. `gangline apply` puts them
+    right; what is to stay goes into the file (the report says where).
+    """
+    from orchestrator.cli.looking import drift_of
+
+    sights = drift_of(file, client_or_none(file), limit)
+    if current().output == "json":
+        _drift_json(sights)
+    else:
+        _drift_text(sights)
+    if any(sight.drift for sight in sights):
+        return DIFFERS
+    return PARTLY if any(not sight.checked for sight in sights) else 0
+
+
+def _drift_json(sights: list[Sight]) -> None:
+    from orchestrator.cli.output import to_json
+    from orchestrator.model.codec import encode
+
+    document = {
+        "apiVersion": "gangline/v1",
+        "kind": "DriftList",
+        "items": [encode(sight) for sight in sights],
+    }
+    sys.stdout.write(to_json(document) + "\n")
+
+
+def _drift_text(sights: list[Sight]) -> None:
+    """Hosts that differ alike in one line; then what can be done about each difference."""
+    from orchestrator.cli.looking import adopt_advice
+
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for sight in sights:
+        for each in sight.drift:
+            key = (str(each.kind), each.name, each.value, each.wanted, each.found, each.role)
+            alike.setdefault(key, []).append(sight.host)
+    for (kind, name, value, wanted, found, role), hosts in alike.items():
+        was = _brief(found) or "absent"
+        line = f"{fold_names(hosts)}: {kind} {name}, {value}: {was}, wanted {_brief(wanted) or 'absent'}  [{role}]"
+        sys.stdout.write(safe(line) + "\n")
+        advice = adopt_advice(kind, name, value, found)
+        if advice:
+            sys.stdout.write("".join(f"    {line}\n" for line in advice))
+    for sight in sights:
+        if not sight.checked:
+            note(f"{sight.host}: not looked at: {safe('; '.join(filter(None, (sight.error, sight.hint))))}")
+    seen = sum(sight.checked for sight in sights)
+    bad = sum(bool(sight.drift) for sight in sights)
+    revert = "; `gangline apply` reverts what differs" if bad else ""
+    note(f"{plural(seen, 'host')} looked at, {bad or 'none'} {'differ' if bad > 1 else 'differs'}{revert}")
+
+
+def _brief(text: str) -> str:
+    lines = text.splitlines()
+    return text if len(lines) <= 1 and len(text) <= 60 else f"({plural(len(lines), 'line')})"
