@@ -24,7 +24,7 @@ from orchestrator.controller.service import Controller
 from orchestrator.controller.view import JobView, View, from_history
 from orchestrator.model.clock import Clock
 from orchestrator.model.errors import NotFound, Unavailable
-from orchestrator.provision.aws.known import Bought
+from orchestrator.provision.aws.known import Accounts
 from orchestrator.store.base import AppliedRow, HistoryQuery, HistoryRow
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class Hub:
         people: People,
         version: str,
         tls: Tls | None = None,
-        bought: Bought | None = None,
+        accounts: Accounts | None = None,
     ) -> None:
         self.controller = controller
         self.clock = clock
@@ -50,7 +50,7 @@ class Hub:
         self.access = Access(controller, people)
         self.version = version
         self.tls = tls
-        self.bought = bought if bought is not None else Bought(Path("/nonexistent"))
+        self.accounts = accounts if accounts is not None else Accounts(Path("/nonexistent"))
         self.refusals = Sparing(clock)
         self.stopping = False
         self._polls: dict[asyncio.Task[Any], bool] = {}

@@ -1,4 +1,4 @@
-"""Bought nodes come in by what their cloud says they are.
+"""Accounts nodes come in by what their cloud says they are.
 
 Comes in: an instance's identity document with its signature, from anybody. Goes out: the node's own token, bound to its
 key; or a refusal, which is said in the log now and then. Called by: gate.
@@ -36,8 +36,10 @@ async def join(hub: Hub, scope: Scope, receive: Receive) -> Response:
 async def _admit(hub: Hub, scope: Scope, request: InstanceJoin) -> JoinAnswer:
     from orchestrator.provision.aws import identity  # its libraries are for clusters that buy nodes
 
-    found = identity.read(request.document, request.signature, hub.bought.certificates_of, hub.clock.now_us())
-    fixed = hub.bought.fixed_node(found.account, found.region, found.instance)
+    found = identity.read(
+        request.document, request.signature, hub.accounts.certificates_of, hub.clock.now_us()
+    )
+    fixed = hub.accounts.fixed_node(found.account, found.region, found.instance)
     key = agents.key_of(hub, scope, request.public_key)
     if key is None:
         raise Refused(

@@ -1,4 +1,4 @@
-"""Bought nodes come in by their instance's papers, over a real TLS listener; and the archive that they fetch."""
+"""Accounts nodes come in by their instance's papers, over a real TLS listener; and the archive that they fetch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.codec import encode
 from orchestrator.model.protocol import InstanceJoin, SyncRequest
 from orchestrator.model.stack_facts import FixedFact, StackFacts
-from orchestrator.provision.aws.known import Bought
+from orchestrator.provision.aws.known import Accounts
 from orchestrator.provision.certificates import ensure
 from orchestrator.provision.metal.archive import agent_archive
 from tests.api.listening import Listening
@@ -63,7 +63,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listening]:
 
 def serve(state: Path) -> Iterator[Listening]:
     region().trust(state)
-    Bought(state).keep(stack(("p-1", INSTANCE)))
+    Accounts(state).keep(stack(("p-1", INSTANCE)))
     made = begin(state)
     yield made
     made.kill()
@@ -167,7 +167,7 @@ def test_only_who_is_waited_for_comes_in(server: Listening, tmp_path: Path) -> N
     """The facts of the stack come later than the node asks: it is let in from then on."""
     node = Node(server, tmp_path / "n", OTHER)
     assert (node.ask().status, node.ask().code) == (403, "join.not-expected")
-    Bought(server.state).keep(stack(("p-1", INSTANCE), ("p-2", OTHER)))
+    Accounts(server.state).keep(stack(("p-1", INSTANCE), ("p-2", OTHER)))
     assert node.join() == "p-2"
     assert node.beat("p-2").status == 200
     assert node.beat("p-1").code == "access.other-node"
@@ -176,7 +176,7 @@ def test_only_who_is_waited_for_comes_in(server: Listening, tmp_path: Path) -> N
 def test_another_instance_in_a_nodes_place_takes_its_name(server: Listening, tmp_path: Path) -> None:
     old = Node(server, tmp_path / "old")
     old.join()
-    Bought(server.state).keep(stack(("p-1", OTHER)))
+    Accounts(server.state).keep(stack(("p-1", OTHER)))
     new = Node(server, tmp_path / "new", OTHER)
     assert new.join() == "p-1"
     assert new.beat().status == 200
@@ -185,7 +185,7 @@ def test_another_instance_in_a_nodes_place_takes_its_name(server: Listening, tmp
 
 
 def test_a_node_that_the_file_does_not_have_is_not_let_in(server: Listening, tmp_path: Path) -> None:
-    Bought(server.state).keep(stack(("gone-1", INSTANCE)))
+    Accounts(server.state).keep(stack(("gone-1", INSTANCE)))
     assert Node(server, tmp_path / "n").ask().code == "join.not-expected"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.model import instance
 from orchestrator.model.stack_facts import FixedFact, StackFacts
-from orchestrator.provision.aws.known import Bought
+from orchestrator.provision.aws.known import Accounts
 from orchestrator.provision.certificates import ensure
 from tests.agent.running import RunningAgent, until
 from tests.api.listening import Listening
@@ -52,7 +52,7 @@ class Scene:
 
     def expect(self, *fixed: tuple[str, str]) -> None:
         nodes = tuple(FixedFact(node, "p", name, "10.64.0.9") for node, name in fixed)
-        Bought(self.state).keep(
+        Accounts(self.state).keep(
             StackFacts("test", "abcdefabcdef", "here", REGION, ACCOUNT, "digest", fixed=nodes)
         )
 

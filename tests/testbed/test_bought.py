@@ -15,7 +15,7 @@ from orchestrator.client import Client
 from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.stack_facts import FixedFact, StackFacts
 from orchestrator.provision.aws import boot
-from orchestrator.provision.aws.known import Bought
+from orchestrator.provision.aws.known import Accounts
 from orchestrator.spec.load import load_cluster_text
 from tests.api.listening import Listening
 from tests.provision.aws.papers import ACCOUNT, INSTANCE, REGION, document, region
@@ -72,7 +72,7 @@ class Cloud:
     def expect(self, *fixed: tuple[str, str]) -> None:
         """The facts of the stack: these nodes are these instances."""
         nodes = tuple(FixedFact(node, "gpu", name, "10.64.0.9") for node, name in fixed)
-        Bought(self.state).keep(
+        Accounts(self.state).keep(
             StackFacts("bought", "abcdefabcdef", "here", REGION, ACCOUNT, "digest", fixed=nodes)
         )
 

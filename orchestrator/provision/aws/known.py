@@ -31,7 +31,7 @@ REGION = re.compile(r"[a-z]{2,4}(-[a-z]{2,12}){1,3}-[0-9]{1,2}")
 log = logging.getLogger("gangline.aws")
 
 
-class Bought:
+class Accounts:
     """Of one controller."""
 
     def __init__(self, state: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_region_without_a_certificate_is_named() -> None:
 
 def test_a_region_is_never_a_path(tmp_path: Path) -> None:
     region().trust(tmp_path, "eu-test-1")
-    bought = known.Bought(tmp_path)
+    bought = known.Accounts(tmp_path)
     assert len(bought.certificates_of(REGION)) == 1
     assert bought.certificates_of(f"../certificates/{REGION}") == ()
 
@@ -204,7 +204,7 @@ def test_no_bytes_are_more_than_refused(data: bytes) -> None:
 def test_certificates_of_regions_are_what_they_are_said_to_be() -> None:
     """Each signs itself, by a key of its own."""
     data = json.loads(Path(known.__file__).with_name("regions.json").read_text())
-    bought, keys = known.Bought(Path("/nonexistent")), set()
+    bought, keys = known.Accounts(Path("/nonexistent")), set()
     assert len(data["certificates"]) >= 39
     assert data["source"].startswith("https://docs.aws.amazon.com/")
     for name in data["certificates"]:
