@@ -1,5 +1,5 @@
-"""AWS: what lasts, by Pulumi, and what comes and goes, by EC2's own API; and who of it may join.
+"""Aws sites: what lasts is declared to Pulumi, what comes and goes is launched by the controller.
 
-Comes in: the wanted cluster, the record, what instances say of themselves. Goes out: resources, nodes. Called by: the
-command (plan, apply, destroy), stacks/aws, the controller, api. docs/decisions/0003-aws.md says how the parts meet.
+Comes in: a spec, the name of its site, the facts of an earlier run. Goes out: resources in the account, and the facts
+that others go by. Called by: the command (`plan`, `apply`, `drift`, `destroy`), `stacks/aws`, and the controller.
 """
