@@ -1,4 +1,4 @@
-"""Accounts nodes come in by what their cloud says they are.
+"""Bought nodes come in by what their cloud says they are.
 
 Comes in: an instance's identity document with its signature, from anybody. Goes out: the node's own token, bound to its
 key; or a refusal, which is said in the log now and then. Called by: gate.

@@ -1,4 +1,4 @@
-"""Accounts nodes come in by their instance's papers, over a real TLS listener; and the archive that they fetch."""
+"""Bought nodes come in by their instance's papers, over a real TLS listener; and the archive that they fetch."""
 
 from __future__ import annotations
 
