@@ -42,7 +42,7 @@ class NodeFacts:
     supervisor: str = ""  # systemd, cgroup2 or process-tree: how units are kept together
     unenforced: tuple[
         str, ...
-    ] = ()  # limits of an allocation that nothing holds here: cores, devices, memory, tasks
+    ] = ()  # limits of an allocation that nothing holds here: cores, devices, memory, tasks, metadata
 
 
 @dataclass(frozen=True, slots=True)
