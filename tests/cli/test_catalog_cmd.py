@@ -6,6 +6,9 @@ Comes in: a home folder, answers of AWS without a network. Goes out: proof of ta
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +26,7 @@ from orchestrator.model.prices import DAY_US
 from tests.cli.conftest import Said
 
 Run = Callable[..., Said]
+ROOT = Path(__file__).resolve().parents[2]
 NOW = SystemClock().now_us()
 
 
@@ -237,3 +241,27 @@ def test_looks_at_an_account_are_left_out_by_name_too(gangline: Run, tmp_path: P
     said = gangline("validate", str(path), "--skip", "quota,images", "--skip", "minimum-over-budget")
     assert (said.code, said.err) == (0, "not checked: images, minimum-over-budget, quota\n")
     assert gangline("validate", str(path), "--skip", "quotas").err.endswith("did you mean 'quota'?\n")
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    "words", [("catalog", "show"), ("validate", "c.yaml"), ("catalog", "refresh", "--help")]
+)
+def test_only_a_refresh_loads_what_talks_to_aws(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "c.yaml").write_text(BUDGET.replace("100", "1000"))
+    script = (
+        "import sys\n"
+        "from orchestrator.cli.main import main\n"
+        "code = main(sys.argv[1:])\n"
+        "print(code, {'boto3', 'botocore', 'pulumi', 'pulumi_aws'} & set(sys.modules), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stderr.splitlines()[-1] == "0 set()", done.stderr

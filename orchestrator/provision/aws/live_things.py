@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.model.cluster import DEFAULT_ROOT_VOLUME, Pool
+from orchestrator.model.cluster import DEFAULT_ROOT_VOLUME, Market, Pool
 from orchestrator.model.findings import Finding, Severity
 from orchestrator.model.stack_facts import TemplateFact
 from orchestrator.provision.aws.live_asks import (
     DENIED,
+    Bought,
     Question,
     bounds,
     code_of,
@@ -26,6 +27,7 @@ GIB = 2**30
 ARCHITECTURE = "x86_64"  # of every type in the catalog
 ANYWHERE = "0.0.0.0/0"
 SSM = "ssm:"
+CAPACITY_TYPES = {Market.SPOT: "spot", Market.CAPACITY_BLOCK: "capacity-block"}
 
 
 # --- the account -----------------------------------------------------------------------------------------------------
@@ -239,12 +241,12 @@ def launch(question: Question) -> Iterator[Finding]:
             facts.template(one.pool.name, one.type, one.offering.reservation) if facts is not None else None
         )
         if found is not None and bounds(one.pool)[1]:
-            yield from _launch(question, one.pool, found, one.place)
+            yield from _launch(question, one, found)
 
 
-def _launch(question: Question, pool: Pool, template: TemplateFact, place: str) -> Iterator[Finding]:
+def _launch(question: Question, one: Bought, template: TemplateFact) -> Iterator[Finding]:
     try:
-        _dry_run(question, pool, template)
+        _dry_run(question, one, template)
     except Exception as error:
         code = code_of(error)
         if code == "DryRunOperation":
@@ -252,21 +254,24 @@ def _launch(question: Question, pool: Pool, template: TemplateFact, place: str) 
         if code in DENIED or not code:
             raise
         words = f"EC2 would refuse a launch of {template.type}: {message_of(error)} ({code})"
-        yield Finding("launch", Severity.ERROR, place, words, "apply would fail in the same way")
+        yield Finding("launch", Severity.ERROR, one.place, words, "apply would fail in the same way")
 
 
-def _dry_run(question: Question, pool: Pool, template: TemplateFact) -> None:
+def _dry_run(question: Question, one: Bought, template: TemplateFact) -> None:
+    """A fixed node is one instance of its template; elastic nodes are a fleet in one of the subnets."""
     ec2 = question.account.client("ec2")
     wanted = {"LaunchTemplateId": template.id, "Version": str(template.version)}
-    if pool.nodes:
+    if one.pool.nodes:
         ec2.run_instances(DryRun=True, MinCount=1, MaxCount=1, LaunchTemplate=wanted)
         return
-    overrides = [
-        {"InstanceType": template.type, "SubnetId": subnet} for subnet in question.subnet_ids().values()
-    ]
+    subnets = question.subnet_ids()
+    overrides = [{"InstanceType": one.type, "SubnetId": subnets[zone]} for zone in sorted(subnets)]
     ec2.create_fleet(
         DryRun=True,
         Type="instant",
         LaunchTemplateConfigs=[{"LaunchTemplateSpecification": wanted, "Overrides": overrides}],
-        TargetCapacitySpecification={"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"},
+        TargetCapacitySpecification={
+            "TotalTargetCapacity": max(1, bounds(one.pool)[0]),
+            "DefaultTargetCapacityType": CAPACITY_TYPES.get(one.offering.market, "on-demand"),
+        },
     )

@@ -494,16 +494,21 @@ def test_each_family_has_its_quota(name: str, market: Market, code: str | None) 
 # --- a launch --------------------------------------------------------------------------------------------------------
 
 
-def test_the_launch_is_asked_with_the_template_and_all_subnets() -> None:
+@pytest.mark.parametrize(("offering", "kind"), [(P5, "on-demand"), (SPOT, "spot")], ids=["on demand", "spot"])
+def test_the_launch_is_asked_with_the_template_and_all_subnets(offering: Offering, kind: str) -> None:
     account = Answers(**WELL)
 
-    live.check(cluster(), "use1", FACTS, catalog.load(), account, NOW)
+    live.check(cluster(offering, low=3), "use1", FACTS, catalog.load(), account, NOW)
 
     (request,) = account.requests("CreateFleet")
     assert request["DryRun"] is True
     (config,) = request["LaunchTemplateConfigs"]
     assert config["LaunchTemplateSpecification"] == {"LaunchTemplateId": "lt-1", "Version": "3"}
     assert [one["SubnetId"] for one in config["Overrides"]] == ["subnet-a", "subnet-b"]
+    assert request["TargetCapacitySpecification"] == {
+        "TotalTargetCapacity": 3,
+        "DefaultTargetCapacityType": kind,
+    }
 
 
 def test_fixed_nodes_are_asked_one_by_one() -> None:
