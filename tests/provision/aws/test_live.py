@@ -47,7 +47,7 @@ UID = "abcdef123456"
 
 def cluster(*offerings: Offering, low: int = 2, high: int = 4, **site: Any) -> ClusterSpec:
     """One elastic pool on one site."""
-    fields = {"zones": ZONES, "vpc": KEPT, "image": "ami-1"} | site
+    fields: dict[str, Any] = {"zones": ZONES, "vpc": KEPT, "image": "ami-1"} | site
     return ClusterSpec(
         "c",
         sites=(Site("use1", SiteKind.AWS, region="us-east-1", **fields),),
@@ -558,8 +558,11 @@ def test_an_image_that_was_looked_up_once_is_the_one_that_is_looked_at() -> None
     ],
 )
 def test_a_right_that_is_missing_is_named_and_nothing_counts_as_passed(operation: str, check: str) -> None:
-    found = look(cluster(RESERVED), replace(FACTS, templates=(replace(FACTS.templates[0], reservation="cr-1"),)),
-                 **{operation: "UnauthorizedOperation"})  # fmt: skip
+    facts = replace(FACTS, templates=(replace(FACTS.templates[0], reservation="cr-1"),))
+    refused: dict[str, Any] = {operation: "UnauthorizedOperation"}
+
+    found = look(cluster(RESERVED), facts, **refused)
+
     unchecked = [one for one in found if one.check == check]
     assert [one.severity for one in unchecked] == [Severity.UNCHECKED]
     assert unchecked[0].words.endswith(f"these credentials may not call {operation}")
@@ -583,7 +586,7 @@ def test_another_account_than_the_sites_is_refused() -> None:
 
 @pytest.mark.parametrize("name", LIVE_CHECKS)
 def test_a_look_is_left_out_by_name(name: str) -> None:
-    broken = dict.fromkeys(("GetCallerIdentity", "DescribeInstanceTypeOfferings", "GetServiceQuota", "DescribeImages",
+    broken: dict[str, Any] = dict.fromkeys(("GetCallerIdentity", "DescribeInstanceTypeOfferings", "GetServiceQuota", "DescribeImages",
                             "DescribeSubnets", "DescribeCapacityReservations", "DescribeVpcs", "CreateFleet"),
                            "RequestLimitExceeded")  # fmt: skip
     facts = replace(FACTS, templates=(replace(FACTS.templates[0], reservation="cr-1"),))
