@@ -584,11 +584,21 @@ def test_another_account_than_the_sites_is_refused() -> None:
     assert found.words == "these credentials are of account 999999999999, and the site stands in 123456789012"
 
 
+ASKED = (
+    "GetCallerIdentity",
+    "DescribeInstanceTypeOfferings",
+    "GetServiceQuota",
+    "DescribeImages",
+    "DescribeSubnets",
+    "DescribeCapacityReservations",
+    "DescribeVpcs",
+    "CreateFleet",
+)
+
+
 @pytest.mark.parametrize("name", LIVE_CHECKS)
 def test_a_look_is_left_out_by_name(name: str) -> None:
-    broken: dict[str, Any] = dict.fromkeys(("GetCallerIdentity", "DescribeInstanceTypeOfferings", "GetServiceQuota", "DescribeImages",
-                            "DescribeSubnets", "DescribeCapacityReservations", "DescribeVpcs", "CreateFleet"),
-                           "RequestLimitExceeded")  # fmt: skip
+    broken: dict[str, Any] = dict.fromkeys(ASKED, "RequestLimitExceeded")
     facts = replace(FACTS, templates=(replace(FACTS.templates[0], reservation="cr-1"),))
 
     skipped = look(cluster(RESERVED), facts, frozenset((f"aws.{name}",)), **broken)
