@@ -43,17 +43,18 @@ SPOT = {
     **dict.fromkeys(("a", "c", "d", "h", "i", "m", "r", "t", "z"), SPOT_STANDARD),
 }
 Quota = tuple[str, str]
+# A node takes one address of its subnet, whatever it has of network cards: interfaces for EFA alone have none
+# (provision/aws/fabric.py lays them out).
+ADDRESSES = 1
 
 
 # --- types by zone ---------------------------------------------------------------------------------------------------
 
 
 def types(question: Question) -> Iterator[Finding]:
-    """Each type is offered in a zone of the site; where zones were named, in each of them."""
-    wanted = {one.type: one.place + ".type" for one in question.bought()}
-    instance = question.spec.controller.instance
-    if instance is not None and instance.site == question.site.name:
-        wanted.setdefault(instance.type, "controller.instance.type")
+    """Each type is offered in a zone of the site; where zones were named, in each of them. Fixed nodes all stand in one
+    zone, which must have their type."""
+    wanted = _wanted(question)
     if not wanted:
         return
     offered = _offered(question, sorted(wanted))
@@ -66,6 +67,30 @@ def types(question: Question) -> Iterator[Finding]:
             lacking = ", ".join(zone for zone in zones if zone not in here)
             words = f"{name} is not offered in {lacking}: nodes of it come in {', '.join(here)} only"
             yield Finding("types", Severity.WARNING, place, words)
+    for one in question.bought():
+        home = _home(question, one.pool)
+        if home and offered.get(one.type) and home not in offered[one.type] & set(zones):
+            words = f"fixed nodes of a new pool stand in {home}, and {one.type} is not offered there"
+            hint = "name the zones that have it in the site's zones"
+            yield Finding("types", Severity.ERROR, one.place + ".type", words, hint)
+
+
+def _wanted(question: Question) -> dict[str, str]:
+    """All types with the first place that names each."""
+    wanted: dict[str, str] = {}
+    for one in question.bought():
+        wanted.setdefault(one.type, one.place + ".type")
+    instance = question.spec.controller.instance
+    if instance is not None and instance.site == question.site.name:
+        wanted.setdefault(instance.type, "controller.instance.type")
+    return wanted
+
+
+def _home(question: Question, pool: Pool) -> str:
+    """The zone in which a pool's fixed nodes will stand: the first one. Empty for elastic pools, and for those of which
+    nodes stand already: others join them."""
+    stands = question.facts is not None and any(one.pool == pool.name for one in question.facts.fixed)
+    return "" if stands or not pool.nodes else min(question.usable_zones())
 
 
 def _offered(question: Question, names: list[str]) -> dict[str, set[str]]:
@@ -210,29 +235,38 @@ def _cores(question: Question, instance: dict[str, Any]) -> int:
 
 
 def addresses(question: Question) -> Iterator[Finding]:
-    """The private subnets have an address for each interface of each node that needs one."""
-    ids = tuple(question.subnet_ids().values())
+    """The private subnets have an address for each node; fixed nodes of a pool all stand in one of them."""
+    subnets = question.subnet_ids()
     pools = [pool for pool in question.pools if not pool.public_address]
-    if not ids or not pools:
+    if not subnets or not pools:
         return  # the network is made by the first apply, and `validate` has counted what will be in it
-    free = sum(one["AvailableIpAddressCount"] for one in question.account.subnets(ids))
-    here = sum(1 for one in question.account.instances() if question.is_ours(one))
-    least, most = (sum(bounds(pool)[end] * per_node(pool) for pool in pools) for end in (0, 1))
-    where = f"{len(ids)} subnets" if len(ids) > 1 else "the subnet"
-    for need, severity in ((least, Severity.ERROR), (most, Severity.WARNING)):
-        if need - here > free:
+    free = {
+        row["AvailabilityZone"]: row["AvailableIpAddressCount"]
+        for row in question.account.subnets(tuple(subnets.values()))
+    }
+    yield from _in_all(question, pools, free)
+    for pool in pools:
+        home = _home(question, pool)
+        if home in free and len(pool.nodes) * ADDRESSES > free[home] >= 0:
             words = (
-                f"nodes take {need} addresses, and {where} have {free} free beside the {here} in use by nodes"
+                f"fixed nodes take {len(pool.nodes) * ADDRESSES} addresses, "
+                f"and the subnet of {home} has {free[home]} free"
             )
+            yield Finding("addresses", Severity.ERROR, least_place(pool), words, "name a larger subnet")
+
+
+def _in_all(question: Question, pools: list[Pool], free: dict[str, int]) -> Iterator[Finding]:
+    """All nodes against all subnets; nodes that are there have their addresses."""
+    here = sum(1 for one in question.account.instances() if question.is_ours(one))
+    least, most = (sum(bounds(pool)[end] * ADDRESSES for pool in pools) for end in (0, 1))
+    where = f"{len(free)} subnets have" if len(free) > 1 else "the subnet has"
+    for need, severity in ((least, Severity.ERROR), (most, Severity.WARNING)):
+        if need - here > sum(free.values()):
+            left = sum(free.values())
+            words = f"nodes take {need} addresses, and {where} {left} free beside the {here} in use by nodes"
             hint = "name larger subnets, or lower the sizes of pools"
             yield Finding("addresses", severity, question.place + ".vpc", words, hint)
             return
-
-
-def per_node(pool: Pool) -> int:
-    """Addresses that a node takes: interfaces for EFA alone have none, so that it is one for every layout in use
-    (provision.aws.fabric)."""
-    return 1
 
 
 # --- reservations ----------------------------------------------------------------------------------------------------

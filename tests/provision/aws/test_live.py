@@ -30,7 +30,7 @@ from orchestrator.model.cluster import (
 )
 from orchestrator.model.findings import LIVE_CHECKS, Finding, Severity
 from orchestrator.model.prices import microseconds
-from orchestrator.model.stack_facts import StackFacts, TemplateFact
+from orchestrator.model.stack_facts import FixedFact, StackFacts, TemplateFact
 from orchestrator.provision.aws import live
 from orchestrator.provision.aws.live_room import quota_of
 from tests.provision.aws.answers import Answers
@@ -204,6 +204,24 @@ ROWS: list[tuple[str, ClusterSpec, dict[str, Any], list[str]]] = [
             "error controller.instance.type: m7i.large is offered in none of the zones us-east-1a, us-east-1b",
         ],
     ),
+    (
+        "fixed nodes in a zone that lacks their type",
+        FIXED,
+        {
+            "DescribeInstanceTypeOfferings": offered(("p5.48xlarge", "us-east-1b")),
+            "GetServiceQuota": {"Quota": {"Value": 960.0}},
+        },
+        [
+            (
+                f"error {OFFERING.replace('burst', 'fixed')}.type: fixed nodes of a new pool stand in us-east-1a, and "
+                "p5.48xlarge is not offered there"
+            ),
+            (
+                f"warning {OFFERING.replace('burst', 'fixed')}.type: p5.48xlarge is not offered in us-east-1a: nodes "
+                "of it come in us-east-1b only"
+            ),
+        ],
+    ),
     # --- quota: 192 virtual processors a node ---
     (
         "a quota under the least size",
@@ -287,6 +305,19 @@ ROWS: list[tuple[str, ClusterSpec, dict[str, Any], list[str]]] = [
         },
         [
             "warning sites[use1].vpc: nodes take 4 addresses, and 2 subnets have 3 free beside the 0 in use by nodes"
+        ],
+    ),
+    (
+        "fixed nodes in a subnet without room",
+        FIXED,
+        {
+            "DescribeSubnets": {
+                "Subnets": [subnet("subnet-a", "us-east-1a", 4), subnet("subnet-b", "us-east-1b")]
+            },
+            "GetServiceQuota": {"Quota": {"Value": 960.0}},
+        },
+        [
+            "error pools[fixed].nodes: fixed nodes take 5 addresses, and the subnet of us-east-1a has 4 free",
         ],
     ),
     # --- reservations ---
@@ -456,6 +487,28 @@ def test_nodes_that_are_there_are_counted_once() -> None:
     full = {"Subnets": [subnet("subnet-a", "us-east-1a", 0), subnet("subnet-b", "us-east-1b", 0)]}
 
     found = look(cluster(low=4, high=4), FACTS, DescribeInstances=ours, DescribeSubnets=full)
+
+    assert told(found) == []
+
+
+def test_fixed_nodes_that_stand_are_not_placed_again() -> None:
+    """They are where they are: neither another first zone nor a full subnet is of any matter to them."""
+    facts = replace(
+        FACTS, fixed=tuple(FixedFact(name, "fixed", f"i-{name}", "") for name in FIXED.pools[0].nodes)
+    )
+    spec = replace(FIXED, sites=(replace(FIXED.sites[0], zones=()),))
+    ours = instances(*(running("p5.48xlarge", 192, ours=True) for _ in facts.fixed))
+
+    found = look(
+        spec,
+        facts,
+        DescribeInstanceTypeOfferings=offered(("p5.48xlarge", "us-east-1b")),
+        DescribeSubnets={
+            "Subnets": [subnet("subnet-a", "us-east-1a", 0), subnet("subnet-b", "us-east-1b", 0)]
+        },
+        DescribeInstances=ours,
+        GetServiceQuota={"Quota": {"Value": 960.0}},
+    )
 
     assert told(found) == []
 
