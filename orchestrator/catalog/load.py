@@ -15,6 +15,8 @@ from orchestrator.model.catalog import Catalog, GpuModel, InstanceType
 
 MIB = 2**20
 GIB = 2**30
+GB = 10**9
+MEGABIT = 1000  # of a gigabit
 MICRO = 1_000_000
 
 _HERE = Path(__file__).parent
@@ -63,5 +65,11 @@ def _instance(row: dict[str, Any], region: str) -> InstanceType:
         gpu_model=row["gpu_model"],
         gpus=row["gpus"],
         efa=row["efa"],
+        cards=row["cards"],
+        enis=row["enis"],
+        network=round(row["network_gbps"] * MEGABIT),
+        ebs=round(row["ebs_gbps"] * MEGABIT),
+        nvme=row["nvme_gb"] * GB,
+        blocks=row["blocks"],
         prices={} if price is None else {region: round(price * MICRO)},
     )

@@ -30,7 +30,11 @@ class GpuModel:
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """One type that a cloud sells. `prices` maps a region to micro-dollars per hour on demand."""
+    """One type that a cloud sells. `prices` maps a region to micro-dollars per hour on demand.
+
+    `cards` network cards take `enis` interfaces each; `efa` of them can be EFA. `network` and `ebs` are megabit a
+    second (sustained; the most to volumes), `nvme` bytes of disks of its own; `blocks`: sold as capacity blocks too.
+    """
 
     name: str
     vcpus: int
@@ -38,7 +42,18 @@ class InstanceType:
     gpu_model: str
     gpus: int
     efa: int = 0
+    cards: int = 1
+    enis: int = 1
+    network: int = 0
+    ebs: int = 0
+    nvme: int = 0
+    blocks: bool = False
     prices: dict[str, int] = field(default_factory=dict)
+
+    def efa_cards(self) -> range:
+        """The numbers of the cards that take an EFA interface: the last `efa` ones. Where there are fewer than cards
+        (p6-b300), the first card has a plain interface only."""
+        return range(self.cards - min(self.efa, self.cards), self.cards)
 
 
 @dataclass(frozen=True, slots=True)

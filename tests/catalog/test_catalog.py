@@ -38,6 +38,25 @@ def test_instance_types_have_known_gpus(one: InstanceType) -> None:
     assert all(price > 100_000 for price in one.prices.values())
 
 
+@pytest.mark.parametrize("one", CATALOG.instances.values(), ids=CATALOG.instances)
+def test_network_cards_carry_the_interfaces_that_are_said(one: InstanceType) -> None:
+    assert one.cards >= 1
+    assert one.efa <= one.cards
+    assert len(one.efa_cards()) == one.efa
+    if one.efa:
+        assert one.enis >= 2  # one of the first card is the plain one, beside an EFA
+        assert one.network >= 25_000
+    assert one.ebs >= 1000
+    assert one.nvme >= 10**11
+
+
+def test_efa_is_on_all_cards_but_where_the_first_has_none() -> None:
+    assert list(CATALOG.instances["p5en.48xlarge"].efa_cards()) == list(range(16))
+    assert list(CATALOG.instances["p6-b300.48xlarge"].efa_cards()) == list(range(1, 17))
+    assert list(CATALOG.instances["g5.48xlarge"].efa_cards()) == [0]
+    assert not CATALOG.instances["g5.xlarge"].efa_cards()
+
+
 def test_pci_ids_name_one_model() -> None:
     ids = [one for gpu in CATALOG.gpus.values() for one in gpu.pci_ids]
     assert len(set(ids)) == len(ids)
