@@ -102,7 +102,7 @@ def read_cluster(file: str) -> ClusterSpec:
     from orchestrator.model.cluster import SiteKind
     from orchestrator.spec import InvalidDocument, load_cluster
 
-    loaded = load_cluster(file, current().skip)
+    loaded = load_cluster(file, current().skip, paths.known_catalog())
     if loaded.cluster is None:
         raise InvalidDocument(loaded.errors)
     for site in loaded.cluster.sites:

@@ -139,6 +139,7 @@ _ALL = (
     Fault("spec.cycle", "{chain} is a circle", "remove one link of it"),
     Fault("spec.unknown-timezone", "{got} is no IANA time zone", "{advice}"),
     Fault("spec.unknown-gpu-model", "the catalog knows no GPU model '{name}'", "{advice}"),
+    Fault("spec.unknown-instance-type", "the catalog knows no instance type '{name}'", "{advice}"),
     # --- what contradicts ---
     Fault("spec.not-for-kind", "a {what} of kind {kind} has no '{field}'", "{advice}"),
     Fault("spec.exclusive-fields", "'{field}' and '{other}' can't be given together", "{advice}"),
