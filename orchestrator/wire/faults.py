@@ -178,6 +178,16 @@ _ALL = (
         "redundancy {redundancy} needs {need}, but the domain has {count}",
         "name the feeds in fed_by",
     ),
+    Fault("spec.type-without", "instance type {type} {what}", "{advice}"),
+    Fault("spec.one-of-many", "{what}, and here are several", "{advice}"),
+    Fault("spec.zone-without", "zone '{zone}' {what}", "{advice}"),
+    Fault("spec.arn-elsewhere", "{got} is of another service or region", "{advice}"),
+    Fault("spec.no-such-size", "{what} has no {got}", "{advice}"),
+    Fault(
+        "spec.vpc-too-small",
+        "up to {nodes} nodes stand here, but {cidr} has addresses for {room} in {where}",
+        "give it a larger network, or lower the sizes of pools",
+    ),
     Fault("spec.zone-elsewhere", "zone '{zone}' is not in region '{region}'", "name zones of that region"),
     Fault(
         "spec.minimum-over-budget",

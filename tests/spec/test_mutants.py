@@ -145,7 +145,9 @@ def dangling(bred: Breeder) -> Iterator[Mutant]:
         holder = loc[-2] if isinstance(loc[-1], int) else loc[-1]
         if holder in REFERENCES and isinstance(node, str) and (holder != "to" or loc[0] == "access"):
             yield bred.with_value("dangling", loc, "no-such-thing", "spec.dangling-reference")
-        elif loc[-1] == "nodes" and loc[:1] == ("pools",) and not {"desk-1", "p5-[1-2]"} & {str(node)}:
+        elif (
+            loc[-1] == "nodes" and loc[:1] == ("pools",) and not {"desk-1", "p5-[1-2]", "g6-1"} & {str(node)}
+        ):
             yield bred.with_value("dangling", loc, ["no-such-node"], "spec.node-unknown")
         elif (loc[-1] == "nodes" and loc[:1] == ("sites",)) or (loc[-2:-1] == ("units",)):
             yield bred.with_value("dangling", loc, "no-such-node", "spec.node-unknown")
