@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 from orchestrator.catalog.files import Rows
@@ -74,7 +75,7 @@ class Refreshed:
 
 
 def clients() -> Clients:
-    """Clients of boto3, bounded in time. Raises InputError where boto3 is not installed."""
+    """Clients of boto3, bounded in time, for any thread. Raises InputError where boto3 is not installed."""
     try:
         import boto3
         from botocore.config import Config
@@ -88,8 +89,13 @@ def clients() -> Clients:
         read_timeout=READ_S,
         retries={"mode": "standard", "max_attempts": RETRIES},
     )
-    session = boto3.session.Session()
-    return lambda service, region: session.client(service, region_name=region, config=bounds)
+    session, making = boto3.session.Session(), Lock()
+
+    def make(service: str, region: str) -> Client:
+        with making:  # a session is not for several threads; the clients that it makes are
+            return session.client(service, region_name=region, config=bounds)
+
+    return make
 
 
 def refresh(region: str, known: Catalog, now_us: int, make: Clients) -> Refreshed:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli import options, paths
+from orchestrator.cli.known import known_catalog
 from orchestrator.cli.session import note
 from orchestrator.cli.verbs import SETTINGS, Example, Verbs, verb
 from orchestrator.model.errors import GanglineError, InputError, Unavailable
@@ -85,7 +86,7 @@ def show(types: tuple[str, ...], region: str) -> None:
     """
     from orchestrator.model.clock import SystemClock
 
-    known = paths.known_catalog()
+    known = known_catalog()
     chosen = [_type(known, name) for name in types] or list(known.instances.values())
     now_us = SystemClock().now_us()
     shown = [one for kind in chosen for one in _shown(kind, region, bool(types), now_us)]

@@ -1,7 +1,7 @@
 """Where the command keeps what it must remember: DESIGN section 7 in one place.
 
 Comes in: the environment. Goes out: paths; nothing is made here. Called by: contexts, local_cmd, demo_cmd, doctor_cmd,
-server_cmd, spec_cmd, changing, catalog_cmd. `GANGLINE_HOME` moves all of them, so that tests and demos never meet.
+server_cmd, known, catalog_cmd. `GANGLINE_HOME` moves all of them, so that tests and demos never meet.
 """
 
 from __future__ import annotations
@@ -9,12 +9,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from orchestrator.model.errors import InputError
-
-if TYPE_CHECKING:
-    from orchestrator.model.catalog import Catalog
 
 MACHINE_SOCKET = Path("/run/gangline/api.sock")  # of the controller that is a unit of this machine
 ENDPOINT = "endpoint.json"  # a controller writes it into its state folder when it answers
@@ -71,18 +67,6 @@ def cache_dir() -> Path:
 def prices_dir() -> Path:
     """The folder of prices that `gangline catalog refresh` fetched, one file a region."""
     return config_dir() / "prices"
-
-
-def known_catalog() -> Catalog:
-    """The catalog with the prices that this person has fetched; as it ships where nobody has a home folder. Raises
-    InputError for a file of prices that can't be read."""
-    from orchestrator import catalog
-
-    try:
-        folder = prices_dir()
-    except InputError:
-        return catalog.load()
-    return catalog.load(folder)
 
 
 def contexts_file() -> Path:

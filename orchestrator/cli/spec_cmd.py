@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli import options
-from orchestrator.cli.paths import known_catalog
+from orchestrator.cli.known import known_catalog
 from orchestrator.cli.session import current, note
 from orchestrator.cli.text import plural
 from orchestrator.cli.verbs import Example, verb
@@ -86,7 +86,7 @@ def _tell(files: tuple[str, ...], errors: list[SpecError]) -> None:
     else:
         sys.stdout.writelines(f"{file}: valid\n" for file in files)
     if current().skip:
-        note(f"not checked: {', '.join(sorted(code.removeprefix('spec.') for code in current().skip))}")
+        note(f"not checked: {', '.join(sorted(code.partition('.')[2] for code in current().skip))}")
 
 
 def _annotation(error: SpecError) -> str:
