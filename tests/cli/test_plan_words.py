@@ -88,6 +88,7 @@ def test_a_plan_is_read_from_top_to_bottom() -> None:
             -2000,
             "watts",
             ("switches",),
+            ("prices of last year",),
         ),
         steps=(
             PlanStep("record", StepKind.RECORD, "the file"),
@@ -118,6 +119,7 @@ at least, expected, at most:
   power: 3.0, 9.0, 33.0 -> 4.0, 12.0, 44.0 kW
   cost: 1.0, 2.0, 3.0 $/h, unchanged
   tightest: power domain rack-1, exceeded by 2.0 kW at the ceiling
+  assumed: prices of last year
   not counted: switches
 
 steps:
