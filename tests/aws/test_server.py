@@ -5,6 +5,7 @@ Each test says what EC2 does; moto's own behaviour is not tested here.
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 from tests.aws.moto_server import ROOT, Account, plain_environment
 
 pytestmark = pytest.mark.system
+USER_DATA = base64.b64encode(b"#!/bin/sh\n").decode()
 TYPE, ZONE = "p5.48xlarge", "us-east-1a"
 
 
@@ -36,7 +38,7 @@ class Ground:
         iam = aws.client("iam")
         iam.create_instance_profile(InstanceProfileName="node")
         self.template = self.make_template(
-            "train", IamInstanceProfile={"Name": "node"}, Placement={"GroupName": "gang"},
+            "train", IamInstanceProfile={"Name": "node"}, Placement={"GroupName": "gang"}, UserData=USER_DATA,
             MetadataOptions={"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
             NetworkInterfaces=[self.nic(0, 0), self.nic(1, 1, "efa-only"), self.nic(2, 1, "efa-only")],
         )  # fmt: skip
@@ -129,6 +131,8 @@ def test_a_fleet_starts_what_its_template_says(ground: Ground) -> None:
     assert instance["IamInstanceProfile"]["Arn"].endswith("/node")
     assert instance["SecurityGroups"][0]["GroupId"] == ground.group
     assert instance["ClientToken"] == "one"
+    kept = ground.ec2.describe_instance_attribute(InstanceId=instance["InstanceId"], Attribute="userData")
+    assert kept["UserData"]["Value"] == USER_DATA
 
 
 def test_the_same_token_is_the_same_fleet_and_another_request_is_refused(ground: Ground) -> None:

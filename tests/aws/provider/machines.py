@@ -119,12 +119,11 @@ def _asked(c: Clients, i: Values) -> dict[str, Any]:
         theirs: i[ours] for ours, theirs in plain.items() if i.get(ours) not in (None, [], "")
     }
     shape = shapes.request("ec2", "RunInstances")
-    if template := i.get("launchTemplate"):
-        known = {"id": "LaunchTemplateId", "name": "LaunchTemplateName", "version": "Version"}
-        asked["LaunchTemplate"] = {
-            theirs: template[ours] for ours, theirs in known.items() if template.get(ours)
-        }
-    for name in ("metadataOptions", "capacityReservationSpecification", "instanceMarketOptions"):
+    template = {"id": "LaunchTemplateId", "name": "LaunchTemplateName", "version": "Version"}
+    if i.get("launchTemplate"):
+        asked["LaunchTemplate"] = {template[ours]: value for ours, value in i["launchTemplate"].items()}
+    nested = ("metadataOptions", "capacityReservationSpecification", "instanceMarketOptions")
+    for name in nested:
         if i.get(name):
             word = name[0].upper() + name[1:]
             asked[word] = shapes.to_aws(shape.members[word], i[name])
