@@ -7,6 +7,7 @@ engine, through the program `pulumi-resource-aws` that tests.aws.fixture writes.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -22,6 +23,7 @@ LONGEST_MESSAGE = 400 << 20  # as the engine's
 
 def main() -> None:
     """Serve until the engine is gone."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(0))  # how the engine ends its plugins
     parent = os.getppid()
     limits = [("grpc.max_receive_message_length", LONGEST_MESSAGE), ("grpc.so_reuseport", 0)]
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=limits)
