@@ -7,17 +7,21 @@ tests in tests/provision/aws.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from pulumi.automation import CommandError
 
+from tests.aws import engine
 from tests.aws.fixture import Place
-from tests.aws.moto_server import Account
-from tests.aws.provider.server import KINDS
+from tests.aws.moto_server import Account, plain_environment
+from tests.aws.provider.server import types
 
 pytestmark = pytest.mark.system
 TAGS = {"gangline:uid": "k3s8d0a1b2c3"}
@@ -140,6 +144,10 @@ def stack(pulumi_place: Place, aws: Account) -> Stack:
     return Stack(pulumi_place, aws)
 
 
+def test_the_engine_says_the_release_that_was_asked_for(pulumi_place: Place, tmp_path: Path) -> None:
+    assert pulumi_place.run("version", cwd=tmp_path).stdout.strip() == engine.version()
+
+
 def test_up_preview_change_drift_replace_destroy(stack: Stack, aws: Account) -> None:
     made = stack.step("up")
     assert made == {"create": 23}
@@ -259,10 +267,10 @@ def test_every_other_type_of_the_table(pulumi_place: Place, aws: Account) -> Non
         return pulumi_place.stack(rest(**settings))
 
     made = stack().up()
-    types = {row["type"] for row in stack().export_stack().deployment["resources"]}
+    had = {row["type"] for row in stack().export_stack().deployment["resources"]}
 
     assert made.summary.resource_changes == {"create": 13}
-    assert {*KINDS} - types - IN_NETWORK == set()
+    assert types() - had - IN_NETWORK == set()
     assert stack().preview().change_summary == {"same": 13}
     assert stack().refresh().summary.resource_changes == {"same": 13}
     stack().destroy()
@@ -326,3 +334,26 @@ def test_a_program_that_fails_says_where_with_a_stand_in_of_the_language_host(
     done = pulumi_place.run("preview", cwd=folder, code=1)
 
     assert "no such pool" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["pulumi-resource-aws", "pulumi-language-python"])
+def test_plugins_of_a_killed_engine_end(pulumi_place: Place, name: str) -> None:
+    code = "import subprocess, sys; print(subprocess.Popen(sys.argv[1:]).pid, flush=True); sys.stdin.read()"
+    starter = subprocess.Popen(
+        [sys.executable, "-c", code, str(pulumi_place.folder / "bin" / name), "127.0.0.1:1"], text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=plain_environment() | pulumi_place.environment,
+    )  # fmt: skip
+    assert starter.stdout is not None
+    assert starter.stdin is not None
+    plugin, port = int(starter.stdout.readline()), int(starter.stdout.readline())
+    assert port > 0
+
+    starter.kill()
+    starter.wait()
+
+    deadline = time.monotonic() + 60
+    while psutil.pid_exists(plugin) and psutil.Process(plugin).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, f"{name} runs on without its engine"
+        time.sleep(0.1)
+    starter.stdin.close()
+    starter.stdout.close()

@@ -9,6 +9,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -92,9 +93,12 @@ def test_a_build_under_way_counts_as_there_and_is_waited_for(
     with (program.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert engine.absence() is None
-        monkeypatch.setattr(
-            engine.time, "sleep", lambda _: (program.touch(), fcntl.flock(lock, fcntl.LOCK_UN))
-        )
+
+        def finish(_: float) -> None:
+            program.touch()
+            fcntl.flock(lock, fcntl.LOCK_UN)
+
+        monkeypatch.setattr(time, "sleep", finish)
         assert engine.wait() == program
 
 
@@ -104,7 +108,7 @@ def test_whoever_waits_hears_of_a_build_that_failed(cache: Path, monkeypatch: py
     (program.parent / "build.log").write_text("went wrong\n")
     with (program.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        monkeypatch.setattr(engine.time, "sleep", lambda _: fcntl.flock(lock, fcntl.LOCK_UN))
+        monkeypatch.setattr(time, "sleep", lambda _: fcntl.flock(lock, fcntl.LOCK_UN))
         with pytest.raises(engine.NotBuilt, match="went wrong"):
             engine.wait()
 

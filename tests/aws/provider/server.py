@@ -205,6 +205,11 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return {**seen, **inputs, "region": self.clients.region, **({"tagsAll": tags} if tags else {})}
 
 
+def types() -> frozenset[str]:
+    """Every type that the stand-in has."""
+    return frozenset(KINDS)
+
+
 def _token(urn: str) -> str:
     """The type of a resource by its URN, without its parents'."""
     return urn.split("::")[2].rpartition("$")[2]
