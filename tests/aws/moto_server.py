@@ -117,6 +117,11 @@ class Account:
         """The account's clock is so far ahead of the machine's: reservations end by it, bills run by it."""
         self._ask("set", {"ahead_s": seconds})
 
+    def take(self, *instances: str) -> None:
+        """AWS ends these by itself: a spot instance is reclaimed, another's host died."""
+        ended = self._ask("take", list(instances))
+        assert sorted(ended) == sorted(instances), f"{instances} do not all run"
+
     def calls(self, operation: str = "") -> list[dict[str, Any]]:
         """Requests since the last reset, oldest first: service, operation, params, error."""
         return [call for call in self._ask("calls") if operation in ("", call["operation"])]

@@ -255,6 +255,19 @@ def test_new_and_ended_instances_are_seen_later(ground: Ground) -> None:
     assert states == ["shutting-down", "terminated"]
 
 
+def test_aws_takes_instances_by_itself(ground: Ground) -> None:
+    ground.aws.room(1, type=TYPE, market="spot")
+    (lost,), (kept,) = ids_of(ground.fleet(1, market="spot")), ground.run()
+
+    ground.aws.take(lost)
+
+    (gone,) = ground.seen(lost)
+    assert gone["State"]["Name"] == "terminated"
+    assert gone["StateReason"]["Code"] == "Server.SpotInstanceTermination"
+    assert ground.running() == [kept]
+    assert len(ids_of(ground.fleet(1, "two", market="spot"))) == 1  # its place is free again
+
+
 def test_members_of_a_placement_group_share_their_innermost_level(ground: Ground) -> None:
     gang, (alone,) = ids_of(ground.fleet(2)), ground.run()
 

@@ -6,6 +6,7 @@ server of `__main__`.
     POST /_ground/set      {"faults": […], "rooms": […], "quotas": {…}, …}: see `_set`
     GET  /_ground/calls    every request since the last reset, with its parameters and error code
     GET  /_ground/misfits  requests that botocore's models don't allow
+    POST /_ground/take     ["i-…", …]: AWS ends them
     GET  /_ground/bills    every instance that was ever launched, and for how long it was billed
     POST /_ground/reset    an empty account and ground
 """
@@ -20,6 +21,8 @@ from typing import Any
 
 from moto.backends import get_backend
 from moto.core.base_backend import BackendDict
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.instances import StateReason
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
 from tests.aws.server import missing, pricing
@@ -86,6 +89,8 @@ def _hook(name: str, body: bytes) -> Any:
         if name == "set":
             _set(json.loads(body))
             return {}
+        if name == "take":
+            return _take(json.loads(body))
         if name == "calls":
             return plain(GROUND.calls)
         if name == "misfits":
@@ -95,6 +100,25 @@ def _hook(name: str, body: bytes) -> Any:
         return [
             asdict(bill) | {"seconds": (bill.ended or now) - bill.began} for bill in GROUND.bills.values()
         ]
+
+
+def _take(ids: list[str]) -> list[str]:
+    """AWS itself ends instances: a spot one is reclaimed, another's host died. Those that ended, by id."""
+    ended = []
+    for account in ec2_backends.values():
+        for backend in account.values():
+            for instance in backend.all_instances():
+                if instance.id in ids and instance.state != "terminated":
+                    instance.terminate()
+                    instance.state_reason = _reason(instance)
+                    ended.append(instance.id)
+    return ended
+
+
+def _reason(instance: Any) -> StateReason:
+    spot = getattr(instance, "lifecycle", None) == "spot"
+    code = "Server.SpotInstanceTermination" if spot else "Server.InternalError"
+    return StateReason(f"{code}: the instance was ended", code)
 
 
 def _reset() -> None:
