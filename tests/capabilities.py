@@ -1,4 +1,4 @@
-"""What a machine may lack and a test may need: root, the freezer, a tmpfs, data sets, an old Python, programs, hosts.
+"""What a machine may lack and a test may need: root, the freezer, a tmpfs, data, old Pythons, programs, hosts, Pulumi.
 
 In come capability names (from `@pytest.mark.needs("root")` or the variable GANGLINE_REQUIRE); out goes None where the
 machine has them, else a reason in words. tests/conftest.py turns a reason into a skip, or into a failure where
@@ -14,6 +14,8 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from tests.aws import engine
 
 _CGROUP = Path("/sys/fs/cgroup")
 _ADMIN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -147,6 +149,7 @@ PROBES: dict[str, Callable[[], str | None]] = {
     "ssh": _program("ssh", "openssh-client"),
     "sshd": _sshd,
     "testbed": _testbed,
+    "pulumi": engine.absence,
 }
 
 

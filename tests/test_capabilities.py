@@ -111,6 +111,23 @@ def test_callers_own_variables_are_hidden(tmp_path: Path) -> None:
     assert _run_pytest(tmp_path, text, GANGLINE_FAILPOINT="after-intent").returncode == 0
 
 
+def test_a_persons_cloud_and_stacks_are_hidden(tmp_path: Path) -> None:
+    text = (
+        "import os\ndef test_it(tmp_path):\n"
+        "    assert not {'AWS_PROFILE', 'AWS_ACCESS_KEY_ID', 'PULUMI_ACCESS_TOKEN'} & os.environ.keys()\n"
+        "    assert os.environ['PULUMI_HOME'].startswith(str(tmp_path))\n"
+        "    assert os.environ['AWS_CONFIG_FILE'] == os.environ['AWS_SHARED_CREDENTIALS_FILE'] == os.devnull\n"
+    )
+    mine = {
+        "AWS_PROFILE": "work",
+        "AWS_ACCESS_KEY_ID": "mine",
+        "PULUMI_ACCESS_TOKEN": "mine",
+        "PULUMI_HOME": "/home",
+    }
+
+    assert _run_pytest(tmp_path, text, **mine).returncode == 0
+
+
 def test_sockets_are_refused_in_the_default_tier() -> None:
     with socket.socket() as sock:
         with pytest.raises(SocketRefused):
