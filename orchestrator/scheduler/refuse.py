@@ -6,13 +6,13 @@ that can never run is refused there), cycle (what stops the whole pass, limits i
 
 from __future__ import annotations
 
-from orchestrator.ledger.limits import Binding
+from orchestrator.ledger.limits import scope_words
 from orchestrator.ledger.state import State, queue_scope, user_ceilings
 from orchestrator.model.cluster import Pool, Queue
 from orchestrator.model.job import JobSpec
+from orchestrator.model.need import Need, models_of, need_of, suits
 from orchestrator.model.node import Contact
 from orchestrator.model.reasons import Reason, dimension_words, reason
-from orchestrator.scheduler.place import Need, models_of, need_of, suits
 
 UNKNOWN = 1 << 62  # cores or bytes of a node that has not reported yet: more than any job asks
 
@@ -25,25 +25,6 @@ def stop_reason(state: State) -> Reason | None:
         silent = sum(1 for node in state.nodes.values() if node.contact is not Contact.OK)
         return reason("wait.recovering", silent=silent)
     return None
-
-
-def limit_reason(over: Binding) -> Reason:
-    """A binding limit in words."""
-    return reason(
-        "wait.limit",
-        scope=scope_words(over.scope),
-        what=dimension_words(over.dimension),
-        ceiling=over.ceiling,
-        used=over.used,
-        over=over.over,
-    )
-
-
-def scope_words(scope: str) -> str:
-    """`queue=research/user=alice` -> `alice in queue research`."""
-    queue, _, user = scope.partition("/user=")
-    queue = queue.replace("queue=", "queue ")
-    return f"{user} in {queue}" if user else queue
 
 
 def never(state: State, spec: JobSpec, owner: str) -> Reason | None:
