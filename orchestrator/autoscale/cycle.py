@@ -144,7 +144,8 @@ def _cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]
         if not lacking:
             run.room.book(taken, need)
             _debit(run, debits, scope, gang_amounts(gpus, pool.name))
-            run.reporter.class_blocked(key, market.coming_reason(run, pool, job, taken))
+            if not all(spot.ready for spot, _ in taken):  # else the scheduler knows why it does not start
+                run.reporter.class_blocked(key, market.coming_reason(pool, taken))
             return True
         options.append((pool, lacking))
     bought = _buy_for(run, job, options, refusals)
@@ -175,11 +176,11 @@ def _buy_for(
         if isinstance(found, market.Refusal):
             refusals.append(found)
             continue
+        _buy(run, pool, found, job, until_us)
         taken, _ = run.room.fit(pool.name, need)
         run.room.book(taken, need)
-        _buy(run, pool, found, job, until_us)
         words = f"{found.count} of them are being bought ({found.offer.key.words()})"
-        return pool, reason("wait.booting", nodes=len(taken) + found.count, pool=pool.name, words=words)
+        return pool, reason("wait.booting", nodes=len(taken), pool=pool.name, words=words)
     return None
 
 
@@ -196,6 +197,7 @@ def _buy(run: Pass, pool: Pool, found: market.Choice, job: Job | None, until_us:
     kept_us = run.now_us + boot_s * SECOND_US if job is not None else 0
     run.decisions.append(Buy(found.offer, names, job.id if job is not None else 0, queue, kept_us))
     run.names.update((name, True) for name in names)
+    run.room.add(pool.name, names, found.offer.shape)
     run.sizes[pool.name] += found.count
     run.launches[found.offer.key] = run.launches.get(found.offer.key, 0) + 1
     run.purse.take(found.offer, found.count, queue, until_us)

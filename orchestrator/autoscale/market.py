@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from orchestrator.autoscale.money import Over
 from orchestrator.autoscale.room import Taken
-from orchestrator.ledger.records import Job
 from orchestrator.model.capacity import NEVER_US, Circuit, ErrorClass, Offer
 from orchestrator.model.cluster import Pool
 from orchestrator.model.decisions import Buy
@@ -96,13 +95,22 @@ def _refusal(
     """The one dominant reason: money before market, since the market is only waited for where money would be there."""
     if budget is not None:
         over, offer, count = budget
-        facts: dict[str, str | int] = {"budget": over.budget, "period": over.period, "pool": pool.name}
-        facts |= {"ceiling": dollars(over.ceiling), "used": dollars(over.used), "need": dollars(over.need)}
-        return Refusal(1, reason("wait.budget", nodes=count, offering=offer.key.words(), **facts))
+        why = reason(
+            "wait.budget",
+            budget=over.budget,
+            period=over.period,
+            ceiling=dollars(over.ceiling),
+            used=dollars(over.used),
+            need=dollars(over.need),
+            nodes=count,
+            pool=pool.name,
+            offering=offer.key.words(),
+        )
+        return Refusal(1, why)
     if full:
         has = run.sizes[pool.name]
-        facts = {"pool": pool.name, "most": pool.most_nodes(), "has": has, "nodes": full}
-        return Refusal(1, reason("wait.pool-full", **facts))
+        most = pool.most_nodes()
+        return Refusal(1, reason("wait.pool-full", pool=pool.name, most=most, has=has, nodes=full))
     if tried:
         at = "when the file changes" if at_us >= NEVER_US else clock_words(at_us)
         words = "; ".join(tried)
@@ -170,7 +178,7 @@ def free_names(run: Pass, pool: Pool, count: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def coming_reason(run: Pass, pool: Pool, job: Job, taken: Taken) -> Reason:
+def coming_reason(pool: Pool, taken: Taken) -> Reason:
     """How far the nodes are that a gang counts on."""
     ready = sum(1 for spot, _ in taken if spot.ready)
     words = f"{ready} of {len(taken)} ready, the others boot"

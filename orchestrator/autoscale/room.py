@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.ledger.records import Bought, Fleet, Node
 from orchestrator.ledger.state import State
+from orchestrator.model.capacity import Shape
 from orchestrator.model.need import Need
 from orchestrator.model.node import Contact, MarkKind
 
@@ -59,6 +60,11 @@ class Room:
                 taken.append((spot, units))
                 left -= units
         return taken, left
+
+    def add(self, pool: str, names: tuple[str, ...], shape: Shape) -> None:
+        """Nodes that are bought in this very pass."""
+        spots = self.pools.setdefault(pool, [])
+        spots += [Spot(name, shape.gpus, shape.cores, shape.memory, ready=False) for name in names]
 
     def book(self, taken: Taken, need: Need) -> None:
         """Those behind may not count on it."""

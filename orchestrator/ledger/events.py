@@ -59,6 +59,7 @@ __all__ = [  # what comes from the modules beside; the rest is defined here
     "ClusterNamed",
     "Event",
     "StoredEvent",
+    "event_type",
     "from_stored",
     "job_subject",
     "node_subject",
