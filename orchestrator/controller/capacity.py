@@ -36,7 +36,7 @@ from orchestrator.controller.reporter import PassReporter
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Fleet
 from orchestrator.ledger.state import ClassKey
-from orchestrator.model.capacity import CloudInstance, CloudState, ErrorClass, Instance, Intent
+from orchestrator.model.capacity import CloudInstance, CloudState, ErrorClass, Instance, Intent, Shape
 from orchestrator.model.catalog import Catalog
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import ClusterSpec, Site, SiteKind
@@ -486,6 +486,18 @@ def name_cluster(desk: Desk, command: NameCluster) -> str:
             "set `gangline:uid` of the stack to the cluster's own, or use another controller",
         )
     return known
+
+
+def shapes(desk: Desk) -> dict[str, Shape]:
+    """What a node of each bought pool has at most, by its offerings."""
+    state, found = desk.state, dict[str, Shape]()
+    if desk.elastic is None or state.cluster is None:
+        return found
+    for offer in offers_of(state.cluster, desk.elastic.catalog, {}, desk.clock.now_us()):
+        known = found.get(offer.key.pool, offer.shape)
+        cores, memory = max(known.cores, offer.shape.cores), max(known.memory, offer.shape.memory)
+        found[offer.key.pool] = Shape(offer.shape.gpus, cores, memory)
+    return found
 
 
 def check_sites(desk: Desk, spec: ClusterSpec) -> None:

@@ -49,7 +49,7 @@ def submit(desk: Desk, command: commands.Submit) -> commands.Submitted:
             f"this Idempotency-Key has submitted another document, as job {known.job}",
             "make a new key for a new job",
         )
-    never = refuse.never(state, command.spec, command.owner.name)
+    never = refuse.never(state, command.spec, command.owner.name, capacity.shapes(desk))
     if never is not None:
         raise refused(never)
     _check_waiting(desk, command)
