@@ -46,6 +46,7 @@ from orchestrator.model.failpoints import failpoint
 from orchestrator.model.ids import intent_id
 from orchestrator.model.node import Mark, MarkKind
 from orchestrator.model.reasons import Reason
+from orchestrator.planning.stack_digest import stack_digest
 from orchestrator.provision.cloud import Ask, End, Launch, Look
 
 log = logging.getLogger("gangline.capacity")
@@ -119,6 +120,8 @@ class Elastic:
     )  # instance -> looks without it, since when
     strangers: dict[str, int] = field(default_factory=dict)  # instance -> since when it has been seen
     passed_us: int = 0
+    digests_of: str = ""  # the file that `digests` (by site) are of
+    digests: dict[str, str] = field(default_factory=dict)
     reasons: dict[ClassKey, Reason] = field(default_factory=dict)
 
     def forget(self) -> None:
@@ -167,7 +170,7 @@ class Elastic:
                 found[site.name] = "the cluster has no uid yet"
             elif known.error:
                 found[site.name] = known.error
-            elif known.spec != desk.state.digest:
+            elif known.spec != digest_for(desk, site.name):
                 found[site.name] = "its stack is of another file: `gangline apply` brings it up to this one"
         return found
 
@@ -197,7 +200,7 @@ class Elastic:
             max_price=offer.max_price,
             until_us=buy.until_us,
             ends_us=offer.ends_us,
-            spec=desk.state.digest,
+            spec=digest_for(desk, offer.site),
         )
         desk.writer.capacity(intent.id, events.CapacityIntended(intent), BY)
         self.fresh[intent.id] = True
@@ -271,7 +274,7 @@ class Elastic:
         cluster = desk.state.cluster
         if cluster is None or self.hands is None:
             return
-        stale = known.spec != desk.state.digest or bool(known.error)
+        stale = known.spec != digest_for(desk, site.name) or bool(known.error)
         if not known.asking and (not known.facts_us or (stale and _past(now_us, known.facts_us, FACTS_S))):
             known.asking, known.facts_us = True, now_us
             self.hands.put(Ask(cluster.name, desk.state.uid, site))
@@ -393,7 +396,7 @@ class Elastic:
         if mine:
             return  # the others may not be told of yet
         waited = _past(command.asked_us, unsure.since_us, GRACE_S) and unsure.looks >= MISSES
-        if intent.spec == desk.state.digest and unsure.calls < MOST_CALLS:
+        if intent.spec == digest_for(desk, intent.site) and unsure.calls < MOST_CALLS:
             self._call(desk, intent, unsure.calls + 1)
         elif waited:
             self._refuse(desk, fleet, None, "nothing exists for it, and nobody answered")
@@ -549,6 +552,18 @@ def _sites_of_interest(desk: Desk) -> list[Site]:
     names = {fleet.intent.site: True for fleet in desk.state.fleets.values()}
     names.update((site.name, True) for site in elastic_sites(desk))
     return [site for site in cluster.sites if site.name in names]
+
+
+def digest_for(desk: Desk, site: str) -> str:
+    """What the stack of a site must be of for launches to go by it; empty if there is no such site."""
+    spec, elastic = desk.state.cluster, desk.elastic
+    if spec is None or elastic is None or _site(desk, site) is None:
+        return ""
+    if elastic.digests_of != desk.state.digest:
+        elastic.digests, elastic.digests_of = {}, desk.state.digest
+    if site not in elastic.digests:
+        elastic.digests[site] = stack_digest(spec, site)
+    return elastic.digests[site]
 
 
 def _site(desk: Desk, name: str) -> Site | None:

@@ -70,7 +70,7 @@ class Offer:
 class Intent:
     """A launch that was decided on, all or nothing: one node for each name, for a job (0: for the pool's floor).
 
-    `until_us`: until then its nodes are kept for that job. `spec`: the digest of the wanted cluster it was decided on.
+    `until_us`: until then its nodes are kept for that job. `spec`: what its site's stack was of when it was decided on.
     """
 
     id: str
