@@ -96,8 +96,8 @@ BEGINNINGS = (
     ("Malformed", ErrorClass.PERMANENT),
     ("AuthFailure.", ErrorClass.AUTH),
 )
-# The request may have been carried out: what exists is to be looked up. The last one says that an earlier call under the
-# same token asked for something else, as after a new version of a launch template.
+# The request may have been carried out: what exists is to be looked up. The last one says that an earlier call under
+# the same token asked for something else, as after a new version of a launch template.
 UNKNOWN = (
     "InternalError",
     "InternalFailure",
