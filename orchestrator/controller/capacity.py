@@ -33,9 +33,10 @@ from orchestrator.controller.desk import Desk
 from orchestrator.controller.hands import Hands
 from orchestrator.controller.offers import offers_of, policy_of
 from orchestrator.controller.reporter import PassReporter
+from orchestrator.controller.view_capacity import PoolView, pool_views
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Fleet
-from orchestrator.ledger.state import ClassKey
+from orchestrator.ledger.state import ClassKey, State
 from orchestrator.model.capacity import CloudInstance, CloudState, ErrorClass, Instance, Intent, Shape
 from orchestrator.model.catalog import Catalog
 from orchestrator.model.clock import SECOND
@@ -119,6 +120,9 @@ class Elastic:
         default_factory=dict
     )  # instance -> looks without it, since when
     strangers: dict[str, int] = field(default_factory=dict)  # instance -> since when it has been seen
+    told: dict[str, str] = field(
+        default_factory=dict
+    )  # site -> why nothing can be bought there, as last decided
     passed_us: int = 0
     digests_of: str = ""  # the file that `digests` (by site) are of
     digests: dict[str, str] = field(default_factory=dict)
@@ -140,7 +144,10 @@ class Elastic:
         reporter = PassReporter()
         zones = {name: site.zones for name, site in self.sites.items()}
         offers = offers_of(state.cluster, self.catalog, zones, now_us)
-        policy = policy_of(state.cluster, self.catalog, self._blocked(desk), now_us)
+        blocked = self._blocked(desk)
+        if blocked != self.told:
+            self.told, desk.writer.touched_capacity = blocked, True
+        policy = policy_of(state.cluster, self.catalog, blocked, now_us)
         decisions = decide(state, offers, policy, now_us, desk.settings.work_budget, reporter, waits)
         for decision in decisions:
             self._enact(desk, decision)
@@ -160,6 +167,11 @@ class Elastic:
     def concerned(self, desk: Desk) -> bool:
         """Whether there is anything to decide about."""
         return bool(desk.state.fleets) or bool(elastic_sites(desk))
+
+    def views(self, state: State) -> tuple[PoolView, ...]:
+        """What people see of bought pools."""
+        stuck = {name: known.error for name, known in self.ending.items()}
+        return pool_views(state, self.told, stuck)
 
     def _blocked(self, desk: Desk) -> dict[str, str]:
         """Sites where nothing can be launched now, and why."""
@@ -360,6 +372,7 @@ class Elastic:
             known = self.ending.get(name)
             if known is None:
                 continue
+            desk.writer.touched_capacity = desk.writer.touched_capacity or known.error != command.error
             known.told, known.error = not command.error, command.error
             known.failures = known.failures + 1 if command.error else 0
         if command.error:

@@ -132,7 +132,7 @@ def words_of(error: Exception) -> str:
 
 
 class CloudHands:
-    """One thread that performs tasks one after the other, from `start` until `stop` and the end of the present one."""
+    """One thread that performs tasks one after the other, from the first one until `stop`."""
 
     def __init__(self, inbox: Inbox, clouds: Clouds, facts: Facts) -> None:
         self._inbox = inbox
@@ -140,13 +140,13 @@ class CloudHands:
         self._cached: dict[str, tuple[str, Cloud]] = {}  # by site: its region and cloud
         self._tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="clouds", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        self._started = False
 
     def put(self, task: Task) -> None:
-        """Take a task."""
+        """Take a task. Only the core thread calls it."""
+        if not self._started:
+            self._started = True
+            self._thread.start()
         self._tasks.put(task)
 
     def stop(self) -> None:

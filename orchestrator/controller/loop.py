@@ -70,9 +70,9 @@ class Core:
         self._beats = beats
         self._notify = notify
         self._policy = Policy()
-        self._publisher = Publisher(view, beats)
         self._timers = Timers()
         self._elastic = elastic or Elastic(None)
+        self._publisher = Publisher(view, beats, self._elastic)
         self._waits: dict[ClassKey, Reason] = {}  # as the scheduler's last pass had it
         self._doubted = False
         self._wait_s = 0.0

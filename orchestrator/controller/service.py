@@ -69,8 +69,6 @@ class Controller:
 
         self._core.connect(loop, self._published, ready_now)
         self._thread.start()
-        if self._hands is not None:
-            self._hands.start()
         await asyncio.wait({ready, self._ended}, return_when=asyncio.FIRST_COMPLETED)
         if self._ended.done():
             self._ended.result()
