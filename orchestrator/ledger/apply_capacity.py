@@ -44,12 +44,13 @@ def file_changed(state: State) -> None:
 
 def reset(state: State, event: Event, body: events.CapacityReset) -> None:
     """A person says that it may be tried again."""
-    state.boot_failures.pop(body.pool, None)
-    for key in [key for key in state.circuits if key.pool == body.pool]:
-        del state.circuits[key]
     pool = state.pool(body.pool)
-    if pool is not None:
-        state.halts.pop(pool.site, None)
+    if pool is None:
+        raise ValueError(f"there is no pool {body.pool}")
+    state.boot_failures.pop(pool.name, None)
+    state.halts.pop(pool.site, None)
+    for key in [key for key in state.circuits if key.pool == pool.name]:
+        del state.circuits[key]
 
 
 # --- intents --------------------------------------------------------------------------------------------------
