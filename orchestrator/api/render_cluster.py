@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from orchestrator.api import render_bought
 from orchestrator.api.render_apply import last_apply
 from orchestrator.controller.view import JobView, NodeView, View
 from orchestrator.ledger.records import Token as TokenRecord
@@ -64,6 +65,7 @@ def node(view: NodeView, pools: dict[str, Pool], heard_us: int | None = None) ->
         free_memory_bytes=view.free_memory,
         devices=_devices(facts, holders),
         jobs=sorted({job for job in holders.values() if job}),
+        bought=render_bought.node(view.bought) if view.bought is not None else None,
     )
 
 
@@ -243,6 +245,8 @@ def status(view: View, version: str, now_us: int) -> wire.Status:
             emulated=sum(pool.total for pool in pools if pool.emulated),
         ),
         jobs=_job_counts(list(view.jobs.values())),
+        uid=view.uid,
+        bought=[render_bought.pool(one, now_us) for one in view.bought],
     )
 
 

@@ -41,6 +41,7 @@ from orchestrator.controller.settings import Settings
 from orchestrator.model.clock import SystemClock
 from orchestrator.model.cluster import Backup
 from orchestrator.model.errors import InputError
+from orchestrator.provision.aws import fleet
 from orchestrator.provision.aws.known import Accounts
 from orchestrator.store.open import open_store
 
@@ -83,7 +84,7 @@ def main(options: Options) -> int:
             host=options.settings.host or socket.gethostname(),
         )
         systemd = notify.of_this_process()
-        controller = Controller(store, SystemClock(), settings, systemd)
+        controller = Controller(store, SystemClock(), settings, systemd, fleet.access())
         if tls is not None:
             tls = _with_authority(tls, options.state)
         unix_path = Path(options.unix_path) if options.unix_path else options.state.absolute() / SOCKET

@@ -78,6 +78,7 @@ def node_listing(now: datetime, pool: str = "") -> Listing[Node]:
         Column("ADDRESS", lambda node: node.address or "-", wide=True),
         Column("SUPERVISOR", lambda node: node.supervisor or "-", wide=True),
         Column("AGENT", lambda node: node.agent_version or "-", wide=True),
+        Column("BOUGHT", bought_as, wide=True),
         Column("WHY", why_closed, cut=True),
     )
     none = f"no nodes in pool {safe(pool)}; `gangline nodes` shows those of all pools" if pool else NO_NODES
@@ -90,6 +91,8 @@ def node_state(node: Node) -> Cell:
 
     if node.open:
         return Cell("open", "ok")
+    if node.bought is not None and node.bought.state != "ready":
+        return Cell(node.bought.state, "wait")
     if node.contact != "ok":
         return Cell(node.contact, "wait" if node.contact in ("never", "suspect") else "bad")
     if node.marks:
@@ -99,7 +102,16 @@ def node_state(node: Node) -> Cell:
 
 def why_closed(node: Node) -> str:
     """The reasons against new work, in words."""
+    bought = node.bought
+    if bought is not None and bought.state == "releasing":
+        return bought.why or "-"
     return "; ".join(mark.why for mark in node.marks) or "-"
+
+
+def bought_as(node: Node) -> str:
+    """What a bought node was bought as, and what it costs."""
+    one = node.bought
+    return f"{one.type} {one.market} {one.zone} ${one.usd_per_hour:,.2f}/h" if one is not None else "-"
 
 
 def models(node: Node) -> str:

@@ -13,7 +13,9 @@ from orchestrator.cli.text import fold_names
 from orchestrator.cli.verbs import Example, verb
 
 if TYPE_CHECKING:
-    from orchestrator.wire.api_cluster import Status
+    from datetime import datetime
+
+    from orchestrator.wire.api_cluster import BoughtPool, OfferingState, Status
 
 
 @verb(
@@ -56,7 +58,27 @@ def words(found: Status) -> str:
         ),
         ("orphans", f"{found.orphans}: `gangline server recover` takes them back" if found.orphans else ""),
     ]
+    rows += [(f"pool {pool.pool}", _bought(pool, found.now)) for pool in found.bought]
     return "\n".join(fields(rows))
+
+
+def _bought(pool: BoughtPool, now: datetime) -> str:
+    """How many nodes of a bought pool there are, what they cost, and what keeps it from buying more."""
+    named = [("being launched", pool.asked), ("booting", pool.booting), ("being given back", pool.releasing)]
+    parts = [f"{pool.ready} of {pool.least} to {pool.most} ready"]
+    parts += [f"{count} {name}" for name, count in named if count]
+    parts += [f"${pool.usd_per_hour:,.2f} an hour"] if pool.usd_per_hour else []
+    words = ", ".join(parts)
+    words += f"; nothing is bought: {pool.blocked}" if pool.blocked else ""
+    words += "".join(f"; {_rest(one, now)}" for one in pool.offerings if one.state != "open")
+    return words + "".join(f"; not ended: {stuck}" for stuck in pool.stuck)
+
+
+def _rest(one: OfferingState, now: datetime) -> str:
+    from orchestrator.cli.text import left
+
+    again = f"for {left(one.retry_at, now)}" if one.retry_at else "until the file changes"
+    return f"{one.type} {one.market} in {one.zone} rests {again} ({one.fault}: {one.words})"
 
 
 def _apply(found: Status) -> str:

@@ -56,10 +56,25 @@ def _shortfall(desk: Desk, node: Node) -> str:
     """What the node lacks of what its pool says; empty if nothing."""
     pool = desk.state.pool(node.pool)
     gpu = pool.gpu if pool is not None else None
-    if pool is None or gpu is None or node.facts is None or pool.acceptance is Acceptance.SKIP:
+    if pool is None or node.facts is None or pool.acceptance is Acceptance.SKIP:
         return ""
+    if gpu is None:
+        return _small(desk, node)
     fitting = [device for device in node.facts.devices if device.model == gpu.model]
     if len(fitting) >= gpu.count:
-        return ""
+        return _small(desk, node)
     found = ", ".join(sorted({device.model for device in node.facts.devices})) or "none"
     return f"{len(fitting)} of {gpu.count} GPUs of model {gpu.model} found (models here: {found})"
+
+
+def _small(desk: Desk, node: Node) -> str:
+    """What a bought node lacks of the shape that was asked for; empty if nothing, or if it was not bought."""
+    fleet = desk.state.fleets.get(desk.state.instances.get(node.instance, ""))
+    if fleet is None or node.facts is None:
+        return ""
+    shape, facts = fleet.intent.shape, node.facts
+    if facts.cores < shape.cores or facts.memory < shape.memory:
+        gib = 1 << 30
+        bought = f"{shape.cores} cores and {shape.memory // gib} GiB bought"
+        return f"{facts.cores} cores and {facts.memory // gib} GiB found, {bought}"
+    return ""

@@ -12,6 +12,7 @@ from typing import Any
 
 from orchestrator.ledger.state import State
 from orchestrator.model.apply import HostResult, Outcome
+from orchestrator.model.capacity import CloudInstance, ErrorClass
 from orchestrator.model.change import PlanStep
 from orchestrator.model.cluster import ClusterSpec, DrainThen
 from orchestrator.model.host import HostFacts, PoolDesired
@@ -89,6 +90,7 @@ class ApplyCluster:
     desired: tuple[PoolDesired, ...] = ()
     commit: str = ""
     admin: bool = True
+    uid: str = ""  # that of a stack which was set up before there was a controller
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +269,76 @@ class RecoverResult:
 
 
 @dataclass(frozen=True, slots=True)
+class NameCluster:
+    """-> the cluster's uid: 12 letters and digits, made for whoever asks first, and the same for ever. Conflict if
+    another one is recorded."""
+
+    by: str
+    uid: str = ""  # one that was chosen elsewhere, where a stack was set up before there was a controller
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptNode:
+    """-> None. The cloud takes the node's instance back at `at_us`: its work is told to end in its own way and waits
+    again. NotFound for a node that there is not."""
+
+    node: str
+    at_us: int
+    why: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResetCapacity:
+    """-> None. Buying for the pool may be tried again at once. NotFound for a pool that is not bought."""
+
+    pool: str
+    by: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FactsRead:
+    """-> None. What the stack of a site is like: `error`, or the digest of the file that it is of and its zones."""
+
+    site: str
+    error: str
+    spec: str = ""
+    zones: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchAnswered:
+    """-> None. All instances of an intent; or what refused it (`fault` None: nothing was called); or nobody knows
+    (`unanswered`)."""
+
+    intent: str
+    instances: tuple[CloudInstance, ...] = ()
+    fault: ErrorClass | None = None
+    words: str = ""
+    unanswered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndAnswered:
+    """-> None. The cloud was told to end these instances, or why it was not."""
+
+    site: str
+    ids: tuple[str, ...]
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """-> None. What a cloud says exists, asked at `asked_us`; with an `error` nothing is known."""
+
+    site: str
+    asked_us: int
+    instances: tuple[CloudInstance, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """-> whatever the function returns: a look at State between two cycles. It must change nothing and be quick."""
 
@@ -294,5 +366,12 @@ Command = (
     | AdmitInstance
     | Sync
     | Recover
+    | NameCluster
+    | InterruptNode
+    | ResetCapacity
+    | FactsRead
+    | LaunchAnswered
+    | EndAnswered
+    | Looked
     | Query
 )

@@ -7,6 +7,7 @@ Comes in: the writer (State, recording), settings, the clock, what agents were h
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from orchestrator.controller.beats import Beats
 from orchestrator.controller.settings import Settings
@@ -14,12 +15,16 @@ from orchestrator.controller.writer import Writer
 from orchestrator.ledger.state import State
 from orchestrator.model.clock import Clock
 
+if TYPE_CHECKING:
+    from orchestrator.controller.capacity import Elastic
+
 
 @dataclass(slots=True)
 class Desk:
     """The core's tools. `told`: nodes that have sent an inventory to this controller; `acked`: by node, the highest
     agent event that needs no repeating, whether it made a fact or not; `wants_inventory`: nodes to be asked for one;
-    `spent`: by node, the join token that has let it in while it has not been heard with its own."""
+    `spent`: by node, the join token that has let it in while it has not been heard with its own; `elastic`: who carries
+    out what is bought, None where nothing is."""
 
     writer: Writer
     clock: Clock
@@ -29,6 +34,7 @@ class Desk:
     acked: dict[str, int] = field(default_factory=dict)
     wants_inventory: dict[str, bool] = field(default_factory=dict)
     spent: dict[str, str] = field(default_factory=dict)
+    elastic: Elastic | None = None
 
     @property
     def state(self) -> State:
@@ -38,6 +44,8 @@ class Desk:
     def forget(self) -> None:
         """What was heard may not be in the ledger: let every node tell again."""
         self.told, self.acked, self.wants_inventory, self.spent = {}, {}, {}, {}
+        if self.elastic is not None:
+            self.elastic.forget()
 
     def touch_jobs_on(self, node: str) -> None:
         """Jobs with a share on the node look different now, or should be told something else there."""

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.controller import acceptance, admission, applies, commands, outcome, recover, sync
+from orchestrator.controller import (
+    acceptance,
+    admission,
+    applies,
+    capacity,
+    commands,
+    outcome,
+    recover,
+    sync,
+)
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Job, Node, Token
@@ -22,6 +31,10 @@ from orchestrator.model.reasons import Reason
 from orchestrator.planning.digest import digest_of
 from orchestrator.scheduler import refuse
 
+OWN_MARKS = (
+    MarkKind.UNPROVED,
+    MarkKind.RELEASING,
+)  # proof removes the one, the next pass over capacity the other
 SPENT_S = 600  # in which a node whose join was answered may ask again: far more than its longest pause between tries
 
 
@@ -45,7 +58,7 @@ def submit(desk: Desk, command: commands.Submit) -> commands.Submitted:
             f"this Idempotency-Key has submitted another document, as job {known.job}",
             "make a new key for a new job",
         )
-    never = refuse.never(state, command.spec, command.owner.name)
+    never = refuse.never(state, command.spec, command.owner.name, capacity.shapes(desk))
     if never is not None:
         raise refused(never)
     _check_waiting(desk, command)
@@ -153,6 +166,7 @@ def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
                 f"this controller serves cluster {known.name}, and the spec is of {command.spec.name}",
                 "a cluster's name is its identity: use another controller, or the old name",
             )
+        capacity.check_sites(desk, command.spec)
         if not command.admin:
             _check_access(known or ClusterSpec(command.spec.name), command)
         body = events.ClusterApplied(command.spec, digest, command.desired, command.commit)
@@ -160,6 +174,8 @@ def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
         desk.writer.everything_touched = True
         for node in desk.state.nodes.values():
             acceptance.accept(desk, node)
+    if command.uid or capacity.elastic_sites(desk):
+        capacity.name_cluster(desk, commands.NameCluster(command.by, command.uid))
 
 
 def _check_access(known: ClusterSpec, command: commands.ApplyCluster) -> None:
@@ -190,7 +206,7 @@ def uncordon(desk: Desk, command: commands.UncordonNode) -> None:
     mark alone."""
     node = _node(desk, command.node)
     for kind in dict.fromkeys(mark.kind for mark in node.marks):
-        if kind is not MarkKind.UNPROVED and command.kind in (None, kind):
+        if kind not in OWN_MARKS and command.kind in (None, kind):
             desk.writer.node(node.name, events.NodeUnmarked(node.name, kind, why="uncordoned"), command.by)
 
 
@@ -292,5 +308,12 @@ HANDLERS: dict[type, Callable[[Desk, Any], Any]] = {
     commands.AdmitInstance: admission.admit,
     commands.Sync: sync.handle,
     commands.Recover: recover.recover,
+    commands.NameCluster: capacity.name_cluster,
+    commands.InterruptNode: capacity.interrupt_node,
+    commands.ResetCapacity: capacity.reset,
+    commands.FactsRead: capacity.facts_read,
+    commands.LaunchAnswered: capacity.launch_answered,
+    commands.EndAnswered: capacity.end_answered,
+    commands.Looked: capacity.looked,
     commands.Query: query,
 }

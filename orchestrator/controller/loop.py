@@ -18,6 +18,7 @@ from typing import Any
 
 from orchestrator.controller import enact, intake
 from orchestrator.controller.beats import Beats
+from orchestrator.controller.capacity import Elastic
 from orchestrator.controller.commands import Query
 from orchestrator.controller.desk import Desk
 from orchestrator.controller.inbox import Inbox, Item, deliver
@@ -31,6 +32,7 @@ from orchestrator.controller.writer import Writer
 from orchestrator.ledger import events
 from orchestrator.ledger.state import ClassKey
 from orchestrator.model.clock import Clock
+from orchestrator.model.decisions import Decision
 from orchestrator.model.errors import GanglineError, Unavailable
 from orchestrator.model.failpoints import failpoint
 from orchestrator.model.reasons import Reason
@@ -58,6 +60,7 @@ class Core:
         view: View,
         beats: Beats,
         notify: Notify = NOBODY,
+        elastic: Elastic | None = None,
     ) -> None:
         self.clock = clock
         self._store = store
@@ -67,8 +70,10 @@ class Core:
         self._beats = beats
         self._notify = notify
         self._policy = Policy()
-        self._publisher = Publisher(view, beats)
         self._timers = Timers()
+        self._elastic = elastic or Elastic(None)
+        self._publisher = Publisher(view, beats, self._elastic)
+        self._waits: dict[ClassKey, Reason] = {}  # as the scheduler's last pass had it
         self._doubted = False
         self._wait_s = 0.0
 
@@ -110,7 +115,8 @@ class Core:
             self._answer(items)
             items = []
             reasons = self._decide()  # 4 on the same limits; 5 in one transaction
-            self._publish(reasons)  # 6 hand over, 7 publish
+            self._elastic.hand_over(self._desk)  # 6 to clouds here, to agents by what is published
+            self._publish(reasons)  # 7
             self._wait_s = 0.0 if self._desk.writer.stirred else self._timers.next_s(self._desk)
         except Unavailable as error:
             self._give_up(items, error)
@@ -129,7 +135,7 @@ class Core:
     def _open(self) -> None:
         """Take the ledger, note a restore, publish what there is."""
         writer = Writer(self._store, self.clock)
-        self._desk = Desk(writer, self.clock, self._settings, self._beats)
+        self._desk = Desk(writer, self.clock, self._settings, self._beats, elastic=self._elastic)
         backup_us = self._store.restored_us()
         if backup_us:
             body = events.LedgerRestored(writer.state.next_job + JOB_ID_GAP, backup_us)
@@ -156,6 +162,7 @@ class Core:
                 break
         writer = self._desk.writer
         self._timers.due(self._desk)
+        self._elastic.due(self._desk)
         if writer.dirty:
             failpoint("controller.intent.before-commit")
             writer.commit()
@@ -200,23 +207,31 @@ class Core:
             self.loop.call_soon_threadsafe(deliver, [(item.reply, item.answer) for item in items])
 
     def _decide(self) -> dict[ClassKey, Reason] | None:
-        """A pass, if one may decide anew; its decisions are durable when this returns."""
-        desk = self._desk
-        if not desk.writer.stirred:
+        """The passes, if they may decide anew; their decisions are durable when this returns."""
+        desk, stirred = self._desk, self._desk.writer.stirred
+        if not stirred and not self._elastic.pass_due(desk):
             return None
-        reporter = PassReporter()
+        decisions = self._schedule() if stirred else ()
+        bought = self._elastic.decide(desk, self._waits)
+        if decisions or bought:
+            failpoint("controller.decide.before-commit")
+            desk.writer.commit()
+            failpoint("controller.decide.after-commit")
+        left_over = any(reason.code == "wait.next-pass" for reason in self._waits.values())
+        # Without a decision the next pass would run out of its budget at the very same place.
+        desk.writer.stirred = left_over and bool(decisions)
+        told = {**self._waits, **self._elastic.reasons}
+        return told if stirred or bought or told != self._view.reasons else None
+
+    def _schedule(self) -> tuple[Decision, ...]:
+        """The scheduler's pass, recorded; what waits and why is kept for the passes over capacity."""
+        desk, reporter = self._desk, PassReporter()
         decisions = decide(
             desk.state, self._policy, self.clock.now_us(), self._settings.work_budget, reporter
         )
         enact.enact(desk, decisions)
-        if decisions:
-            failpoint("controller.decide.before-commit")
-            desk.writer.commit()
-            failpoint("controller.decide.after-commit")
-        left_over = any(reason.code == "wait.next-pass" for reason in reporter.reasons.values())
-        # Without a decision the next pass would run out of its budget at the very same place.
-        desk.writer.stirred = left_over and bool(decisions)
-        return reporter.reasons
+        self._waits = reporter.reasons
+        return decisions
 
     def _publish(self, reasons: dict[ClassKey, Reason] | None) -> None:
         writer = self._desk.writer

@@ -7,6 +7,7 @@ the jobs and nodes whose waiters are to be woken. Called by: loop.
 from __future__ import annotations
 
 from orchestrator.controller.beats import Beats
+from orchestrator.controller.capacity import Elastic
 from orchestrator.controller.view import View, apply_view, job_view, node_view
 from orchestrator.controller.writer import Writer
 from orchestrator.ledger.records import Attempt, Job, Part
@@ -20,9 +21,10 @@ from orchestrator.model.reasons import Reason
 class Publisher:
     """Keeps what it has published, to publish only what has changed."""
 
-    def __init__(self, view: View, beats: Beats) -> None:
+    def __init__(self, view: View, beats: Beats, elastic: Elastic) -> None:
         self._view = view
         self._beats = beats
+        self._elastic = elastic
         self._desired: dict[str, dict[AttemptId, Desired]] = {}
         self._nodes_of: dict[int, tuple[str, ...]] = {}  # job -> nodes that should have something of it
         self._launches: dict[
@@ -50,6 +52,8 @@ class Publisher:
             view.applies = tuple(apply_view(apply) for apply in state.applies)
             view.commit = state.commit
             view.desired, view.recorded = dict(state.desired), dict(state.recorded)
+        if writer.touched_capacity or writer.everything_touched:
+            view.uid, view.bought = state.uid, self._elastic.views(state)
         view.orphans = tuple((str(orphan.attempt), orphan.node) for orphan in state.orphans.values())
         if reasons is not None:
             view.reasons = reasons

@@ -12,7 +12,9 @@ import threading
 from typing import Any
 
 from orchestrator.controller.beats import Beats
+from orchestrator.controller.capacity import Elastic
 from orchestrator.controller.commands import Command, Sync
+from orchestrator.controller.hands import CloudHands
 from orchestrator.controller.inbox import Inbox, Item
 from orchestrator.controller.loop import Core
 from orchestrator.controller.notify import NOBODY, Notify
@@ -24,6 +26,7 @@ from orchestrator.model.clock import Clock
 from orchestrator.model.errors import Conflict, NotFound, Unavailable
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.protocol import SyncAnswer, SyncRequest
+from orchestrator.provision.cloud import Clouds, Facts
 from orchestrator.store.base import HistoryReader, Store
 
 
@@ -34,13 +37,22 @@ class Controller:
     the exception that ended it (Fenced: a newer controller has taken the ledger). `stop()` may be called anywhere.
     """
 
-    def __init__(self, store: Store, clock: Clock, settings: Settings, notify: Notify = NOBODY) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        notify: Notify = NOBODY,
+        clouds: tuple[Clouds, Facts] | None = None,
+    ) -> None:
         self._store = store
         self._inbox = Inbox()
         self.view = View()
         self.beats = Beats(clock, settings)
         self.history: HistoryReader = store.reader()
-        self._core = Core(store, clock, settings, self._inbox, self.view, self.beats, notify)
+        self._hands = CloudHands(self._inbox, *clouds) if clouds is not None else None
+        elastic = Elastic(self._hands)
+        self._core = Core(store, clock, settings, self._inbox, self.view, self.beats, notify, elastic)
         self._reads = Reads(self.beats.wake)
         self._watchers: dict[int, list[asyncio.Event]] = {}
         self._ended: asyncio.Future[None] | None = None
@@ -73,6 +85,8 @@ class Controller:
 
     def stop(self) -> None:
         """Let the core finish its cycle and end."""
+        if self._hands is not None:
+            self._hands.stop()
         self._inbox.close()
 
     async def stopped(self) -> None:

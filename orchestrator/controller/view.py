@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from orchestrator.controller.view_capacity import BoughtView, PoolView, bought_view
 from orchestrator.ledger.records import Apply, Attempt, Job, Node, Token
 from orchestrator.ledger.state import ClassKey, State, class_key
 from orchestrator.model.apply import HostResult, Outcome, StepState
@@ -92,6 +93,7 @@ class NodeView:
     free_memory: int = 0
     configured: str = ""  # digest of what its host was last seen to have
     host: HostFacts | None = None
+    bought: BoughtView | None = None  # of a node that was bought
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,8 @@ class View:
     desired: dict[str, PoolDesired] = field(default_factory=dict)  # by digest
     recorded: dict[str, str] = field(default_factory=dict)  # pool -> digest of what its hosts are to have
     applies: tuple[ApplyView, ...] = ()  # the last few, oldest first
+    uid: str = ""  # what all that is bought is marked with
+    bought: tuple[PoolView, ...] = ()  # pools that are bought
 
     def reason_of(self, job: JobView) -> Reason:
         """Why a waiting job waits: the reason of its class from the last pass, or that the next pass will tell."""
@@ -219,6 +223,7 @@ def node_view(state: State, node: Node) -> NodeView:
         free_memory=capacity.free_memory,
         configured=node.configured,
         host=node.host,
+        bought=bought_view(state, node.instance) if node.instance else None,
     )
 
 

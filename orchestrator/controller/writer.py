@@ -17,6 +17,7 @@ from orchestrator.controller.view import history_row
 from orchestrator.ledger import events
 from orchestrator.ledger.apply import apply
 from orchestrator.ledger.events import Event, from_stored, job_subject, node_subject, to_stored
+from orchestrator.ledger.events_capacity import intent_subject
 from orchestrator.ledger.records import Job
 from orchestrator.ledger.snapshot import VERSION, from_plain, to_plain
 from orchestrator.ledger.state import State
@@ -42,6 +43,10 @@ CALM = (
     events.AttemptPrepared,
     events.AttemptRankFailed,
     events.AttemptStarted,
+    events.CapacityIntended,
+    events.CapacityLaunched,
+    events.CapacityReleasing,
+    events.ClusterNamed,
     events.NodeConfigured,
     events.TokenCreated,
     events.TokenRevoked,
@@ -60,7 +65,7 @@ class Writer:
         self._restore_noted = False
         self.touched_jobs: dict[int, Job | None] = {}
         self.touched_nodes: dict[str, bool] = {}
-        self.touched_tokens = self.touched_applies = True
+        self.touched_tokens = self.touched_applies = self.touched_capacity = True
         self.everything_touched = True
         self.stirred = True
         self.epoch = store.claim(clock.now_us() // 1_000_000)
@@ -93,13 +98,14 @@ class Writer:
     @property
     def touched(self) -> bool:
         """Whether there is anything to publish."""
-        small = self.touched_tokens or self.touched_applies
+        small = self.touched_tokens or self.touched_applies or self.touched_capacity
         return bool(self.touched_jobs or self.touched_nodes or small or self.everything_touched)
 
     def published(self) -> None:
         """Everything that has changed is published."""
         self.touched_jobs, self.touched_nodes = {}, {}
         self.touched_tokens = self.touched_applies = self.everything_touched = False
+        self.touched_capacity = False
 
     # --- recording ------------------------------------------------------------------------------------------
 
@@ -145,6 +151,11 @@ class Writer:
         """Record a fact of a node."""
         self.touched_nodes[name] = True
         return self.record(body, node_subject(name), by)
+
+    def capacity(self, intent: str, body: Any, by: str = BY_CONTROLLER) -> Event:
+        """Record a fact of a launch."""
+        self.touched_capacity = True
+        return self.record(body, intent_subject(intent), by)
 
     def ended_job(self, job: Job) -> None:
         """Keep an ended job's record with the events of its batch."""

@@ -4,8 +4,8 @@ Comes in: a State and the next event. Goes out: the same State, one event later.
 an event, and at start over the tail), simulate, replay.
 
 The fold is strict: an event that the state contradicts is a `LedgerError`, never a guess. Handlers for jobs and
-attempts are in apply_jobs, for nodes and the cluster in apply_nodes, for applies in apply_changes; here are dispatch
-and access.
+attempts are in apply_jobs, for nodes and the cluster in apply_nodes, for what is bought in apply_capacity, for applies
+in apply_changes; here are dispatch and access.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.ledger import apply_changes, apply_jobs, apply_nodes, events
+from orchestrator.ledger import apply_capacity, apply_changes, apply_jobs, apply_nodes, events
 from orchestrator.ledger.events import Event
 from orchestrator.ledger.records import Token
 from orchestrator.ledger.state import State
@@ -75,13 +75,27 @@ def _token_revoked(state: State, event: Event, body: events.TokenRevoked) -> Non
     del state.tokens[body.id]
 
 
+def _cluster_applied(state: State, event: Event, body: events.ClusterApplied) -> None:
+    if body.digest != state.digest:
+        apply_capacity.file_changed(state)
+    apply_nodes.cluster_applied(state, event, body)
+
+
 HANDLERS: dict[type, Handler] = {
     events.ControllerStarted: _controller_started,
     events.LedgerRestored: _restored,
     events.LedgerRecovered: _recovered,
     events.TokenCreated: _token_created,
     events.TokenRevoked: _token_revoked,
-    events.ClusterApplied: apply_nodes.cluster_applied,
+    events.ClusterApplied: _cluster_applied,
+    events.ClusterNamed: apply_capacity.named,
+    events.CapacityIntended: apply_capacity.intended,
+    events.CapacityLaunched: apply_capacity.launched,
+    events.CapacityRefused: apply_capacity.refused,
+    events.CapacityProved: apply_capacity.proved,
+    events.CapacityReleasing: apply_capacity.releasing,
+    events.CapacityGone: apply_capacity.gone,
+    events.CapacityReset: apply_capacity.reset,
     events.ApplyStarted: apply_changes.started,
     events.ApplyLeased: apply_changes.leased,
     events.ApplyStepStarted: apply_changes.step_started,

@@ -259,6 +259,8 @@ def attempt_ended(state: State, event: Event, body: events.AttemptEnded) -> None
         job.failures[body.retry_class] = job.failures.get(body.retry_class, 0) + 1
     job.attempt, job.state = None, JobState.ENDING
     for placement in placements:
+        if state.nodes[placement.node].instance:
+            state.nodes[placement.node].idle_us = event.t_us
         settle(state, placement.node)
 
 

@@ -19,13 +19,15 @@ def cluster_applied(state: State, event: Event, body: events.ClusterApplied) -> 
     state.desired.update((one.digest, one) for one in body.desired)
     state.recorded = {one.pool: one.digest for one in body.desired}
     wanted: dict[str, Pool] = {name: pool for pool in body.spec.pools for name in pool.nodes}
+    elastic = {pool.name: True for pool in body.spec.pools if pool.size is not None}
     for node in list(state.nodes.values()):
-        node.wanted, node.moves_to = node.name in wanted, ""
-        if not node.wanted and not _busy(state, node.name):
+        bought = node.instance != "" and node.pool in elastic
+        node.wanted, node.moves_to = node.name in wanted or bought, ""
+        if not node.wanted and not node.instance and not busy(state, node.name):
             del state.nodes[node.name]
     for name, pool in wanted.items():
         node = state.nodes.setdefault(name, Node(name, pool.name))
-        if not _busy(state, name):
+        if not busy(state, name):
             node.pool = pool.name
         elif node.pool != pool.name:
             node.moves_to = pool.name
@@ -43,7 +45,7 @@ def forget_desired(state: State) -> None:
 def settle(state: State, name: str) -> None:
     """After work on it is over: a node that was taken out of the cluster goes, one that was moved arrives."""
     node = state.nodes.get(name)
-    if node is None or (node.wanted and not node.moves_to) or _busy(state, name):
+    if node is None or (node.wanted and not node.moves_to) or node.instance or busy(state, name):
         return
     if node.wanted:
         node.pool, node.moves_to = node.moves_to, ""
@@ -60,7 +62,8 @@ def address_of(spec: ClusterSpec, pool: Pool, node: str) -> str:
     return next((host.address for host in site.hosts if host.name == node and host.address), node)
 
 
-def _busy(state: State, node: str) -> bool:
+def busy(state: State, node: str) -> bool:
+    """Whether an attempt that is not over has a share there."""
     return any(job.attempt is not None and job.attempt.part(node) is not None for job in state.jobs.values())
 
 

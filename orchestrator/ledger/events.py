@@ -1,8 +1,8 @@
 """Every kind of event, once: its type, its version, its body.
 
-Comes in: bodies that the controller made of commands, reports and decisions. Goes out: `Event`, its stored form
-and back, through upcasters for bodies that an older version wrote. Called by: controller (makes), store (keeps
-the stored form), apply (folds).
+Comes in: bodies that the controller made of commands, reports and decisions. Goes out: their classes, and all of
+`event` (the envelope and its stored form); those of elastic capacity are in events_capacity. Called by: controller
+(makes), store (keeps the stored form), apply (folds).
 
 An event is a fact: folding it calls no scheduler, no price, no catalog. To change a body incompatibly raise its
 version and add an upcaster; a field with a default may be added freely. tests/ledger/golden keeps one stored event
@@ -11,105 +11,60 @@ of each type and version.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
 
+from orchestrator.ledger.event import (
+    CLASS_OF,
+    TYPE_OF,
+    UPCASTERS,
+    Event,
+    StoredEvent,
+    event_type,
+    from_stored,
+    job_subject,
+    node_subject,
+    to_stored,
+)
+from orchestrator.ledger.events_capacity import (
+    CapacityGone,
+    CapacityIntended,
+    CapacityLaunched,
+    CapacityProved,
+    CapacityRefused,
+    CapacityReleasing,
+    CapacityReset,
+    ClusterNamed,
+)
 from orchestrator.model.apply import HostResult, Outcome
 from orchestrator.model.attempt import EndCause, JobState, Placement, RankResult
 from orchestrator.model.change import PlanStep
 from orchestrator.model.cluster import ClusterSpec
-from orchestrator.model.codec import CodecError, decode, encode
 from orchestrator.model.host import HostFacts, PoolDesired
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, Owner
 from orchestrator.model.node import Contact, Mark, MarkKind, NodeFacts
 from orchestrator.model.protocol import EndOrder, Holding
 
-B = TypeVar("B")
-
-
-class Event(NamedTuple):
-    """One entry of the ledger. `seq` is gapless, `t_us` (UTC microseconds) never decreases, `batch` is the seq of
-    the first event that was committed with it, `by` says who caused it (user:alice, node:n1, scheduler)."""
-
-    seq: int
-    t_us: int
-    epoch: int
-    batch: int
-    subject: str
-    by: str
-    body: Any
-
-    @property
-    def type(self) -> str:
-        """The stable name of its kind, as in `job.submitted`."""
-        return TYPE_OF[type(self.body)][0]
-
-
-class StoredEvent(NamedTuple):
-    """An event as the store keeps it: the body as a plain JSON value with its type and version."""
-
-    seq: int
-    t_us: int
-    epoch: int
-    type: str
-    v: int
-    subject: str
-    batch: int
-    by: str
-    body: dict[str, Any]
-
-
-TYPE_OF: dict[type, tuple[str, int]] = {}
-CLASS_OF: dict[str, type] = {}
-UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
-
-
-def event_type(name: str, v: int = 1) -> Callable[[type[B]], type[B]]:
-    """Register a body class under the type's stable name and its current version."""
-
-    def register(cls: type[B]) -> type[B]:
-        TYPE_OF[cls] = (name, v)
-        CLASS_OF[name] = cls
-        return cls
-
-    return register
-
-
-def to_stored(event: Event) -> StoredEvent:
-    """The plain form of an event."""
-    name, v = TYPE_OF[type(event.body)]
-    return StoredEvent(
-        event.seq, event.t_us, event.epoch, name, v, event.subject, event.batch, event.by, encode(event.body)
-    )
-
-
-def from_stored(stored: StoredEvent) -> Event:
-    """The event of a plain form; ValueError if this version can't read it."""
-    cls = CLASS_OF.get(stored.type)
-    if cls is None or stored.v > TYPE_OF[cls][1]:
-        raise ValueError(
-            f"event {stored.seq}: {stored.type} version {stored.v} was written by a newer Gangline"
-        )
-    body = stored.body
-    for v in range(stored.v, TYPE_OF[cls][1]):
-        body = UPCASTERS[(stored.type, v)](body)
-    try:
-        decoded: Any = decode(cls, body)
-    except CodecError as error:
-        raise ValueError(f"event {stored.seq} ({stored.type}): {error}") from error
-    return Event(stored.seq, stored.t_us, stored.epoch, stored.batch, stored.subject, stored.by, decoded)
-
-
-def job_subject(job: int) -> str:
-    """The subject of events about a job."""
-    return f"job/{job}"
-
-
-def node_subject(node: str) -> str:
-    """The subject of events about a node."""
-    return f"node/{node}"
+__all__ = [  # what comes from the modules beside; the rest is defined here
+    "CLASS_OF",
+    "TYPE_OF",
+    "UPCASTERS",
+    "CapacityGone",
+    "CapacityIntended",
+    "CapacityLaunched",
+    "CapacityProved",
+    "CapacityRefused",
+    "CapacityReleasing",
+    "CapacityReset",
+    "ClusterNamed",
+    "Event",
+    "StoredEvent",
+    "event_type",
+    "from_stored",
+    "job_subject",
+    "node_subject",
+    "to_stored",
+]
 
 
 # --- the ledger, the controller, access -----------------------------------------------------------------------

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from orchestrator.model.reasons import Reason, dimension_words, reason
+
 Amounts = tuple[tuple[str, int], ...]  # (dimension, amount), amounts in the dimension's base unit
 
 
@@ -94,3 +96,22 @@ class LimitTree:
                 used[dimension] = used.get(dimension, 0) - amount
                 if not used[dimension]:
                     del used[dimension]
+
+
+def limit_reason(over: Binding) -> Reason:
+    """A binding limit in words."""
+    return reason(
+        "wait.limit",
+        scope=scope_words(over.scope),
+        what=dimension_words(over.dimension),
+        ceiling=over.ceiling,
+        used=over.used,
+        over=over.over,
+    )
+
+
+def scope_words(scope: str) -> str:
+    """`queue=research/user=alice` -> `alice in queue research`."""
+    queue, _, user = scope.partition("/user=")
+    queue = queue.replace("queue=", "queue ")
+    return f"{user} in {queue}" if user else queue

@@ -19,6 +19,7 @@ from orchestrator.model.attempt import (
     RankFailure,
     RankResult,
 )
+from orchestrator.model.capacity import Intent
 from orchestrator.model.change import PlanStep
 from orchestrator.model.host import HostFacts
 from orchestrator.model.ids import AttemptId
@@ -156,11 +157,14 @@ class Node:
     )  # as it was let in, or as a person has agreed to it since
     configured: str = ""  # digest of the `Desired` that its host was last seen to have
     host: HostFacts | None = None
+    instance: str = ""  # of a node that was bought: the id of its instance, until that is gone
+    releasing: bool = False  # its instance is being ended
+    idle_us: int = 0  # of a bought node: when it was proved, or its last work was over
 
     @property
     def open(self) -> bool:
         """Whether it may be given work."""
-        stays = self.wanted and not self.moves_to
+        stays = self.wanted and not self.moves_to and not self.releasing
         return stays and self.contact is Contact.OK and not self.marks and self.facts is not None
 
 
@@ -215,3 +219,47 @@ class Apply:
     outcome: Outcome | None = None
     detail: str = ""
     ended_us: int = 0
+
+
+@dataclass(slots=True)
+class Bought:
+    """One instance that was bought, until it is gone. It is billed from `launched_us` on."""
+
+    id: str
+    node: str
+    address: str
+    launched_us: int
+    proved_us: int = 0  # 0: it boots, here and below
+    releasing_us: int = 0  # since when it is being ended
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Fleet:
+    """An intent and what exists for it. `asked`: no instances yet, since the cloud has not answered."""
+
+    intent: Intent
+    since_us: int
+    instances: list[Bought] = field(default_factory=list)
+
+    @property
+    def asked(self) -> bool:
+        """Whether the cloud's answer is still to come."""
+        return not self.instances
+
+
+@dataclass(slots=True)
+class Account:
+    """What instances that are gone were billed, by pool and queue (empty: floors). `hours` pairs UTC hours since 1970
+    with micro-dollars, oldest first, the last HOURS_KEPT of them; the sums are of all time."""
+
+    pool: str
+    site: str
+    queue: str
+    instances: int = 0
+    seconds: int = 0
+    microusd: int = 0
+    hours: list[tuple[int, int]] = field(default_factory=list)
+
+
+HOURS_KEPT = 32 * 24  # a calendar month in any zone

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.ledger.records import Apply, Job, Node, Orphan, Token
+from orchestrator.ledger.records import Account, Apply, Fleet, Job, Node, Orphan, Token
 from orchestrator.ledger.state import State
+from orchestrator.model.capacity import Circuit, Halt
 from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.codec import decode, encode
 from orchestrator.model.host import PoolDesired
@@ -33,6 +34,7 @@ def to_plain(state: State) -> dict[str, Any]:
         "tokens": [encode(token) for token in state.tokens.values()],
         "orphans": [encode(orphan) for orphan in state.orphans.values()],
         **_changes(state),
+        **_bought(state),
     }
 
 
@@ -46,6 +48,32 @@ def _changes(state: State) -> dict[str, Any]:
         "leases": [state.lease_s, state.lease_before_s, state.started_us] if _leased(state) else [],
     }
     return {name: value for name, value in plain.items() if value}
+
+
+def _bought(state: State) -> dict[str, Any]:
+    """Elastic capacity; a cluster that never bought anything keeps nothing of it."""
+    plain = {
+        "uid": state.uid,
+        "fleets": [encode(one) for one in state.fleets.values()],
+        "circuits": [encode(one) for one in state.circuits.values()],
+        "halts": [encode(one) for one in state.halts.values()],
+        "boot_failures": dict(state.boot_failures),
+        "accounts": [encode(one) for one in state.accounts.values()],
+    }
+    return {name: value for name, value in plain.items() if value}
+
+
+def _take_bought(state: State, plain: dict[str, Any]) -> None:
+    state.uid = plain.get("uid", "")
+    state.boot_failures = dict(plain.get("boot_failures", {}))
+    fleets = (decode(Fleet, each) for each in plain.get("fleets", ()))
+    state.fleets = {one.intent.id: one for one in fleets}
+    circuits = (decode(Circuit, each) for each in plain.get("circuits", ()))
+    state.circuits = {one.key: one for one in circuits}
+    halts = (decode(Halt, each) for each in plain.get("halts", ()))
+    state.halts = {one.site: one for one in halts}
+    accounts = (decode(Account, each) for each in plain.get("accounts", ()))
+    state.accounts = {(one.pool, one.queue): one for one in accounts}
 
 
 def _leased(state: State) -> bool:
@@ -78,5 +106,6 @@ def from_plain(plain: dict[str, Any]) -> State:
     state.desired = {
         one.digest: one for one in (decode(PoolDesired, each) for each in plain.get("desired", ()))
     }
+    _take_bought(state, plain)
     state.rebuild()
     return state

@@ -16,16 +16,18 @@ from typing import NamedTuple
 
 from orchestrator.ledger.capacity import Capacity, mask_of
 from orchestrator.ledger.limits import Amounts, LimitTree
-from orchestrator.ledger.records import Apply, Attempt, Job, Node, Orphan, Token
+from orchestrator.ledger.records import Account, Apply, Attempt, Fleet, Job, Node, Orphan, Token
 from orchestrator.model.attempt import JobState, PartState, Placement
+from orchestrator.model.capacity import Circuit, Halt, OfferingKey
 from orchestrator.model.cluster import ClusterSpec, Pool, Queue
 from orchestrator.model.host import PoolDesired
 from orchestrator.model.ids import AttemptId
-from orchestrator.model.job import JobSpec, LaunchKind, Request
+from orchestrator.model.job import JobSpec, LaunchKind, Request, Workload
 
 ROOT = "cluster"  # the top scope of the limit tree
 
 OrphanKey = tuple[AttemptId, str]  # the attempt and the node that holds it
+AccountKey = tuple[str, str]  # a pool and a queue
 
 
 class ClassKey(NamedTuple):
@@ -92,12 +94,19 @@ class State:
     )  # by digest: recorded, or still on some host
     recorded: dict[str, str] = field(default_factory=dict)  # pool -> digest of what its hosts are to have
     applies: list[Apply] = field(default_factory=list)  # the last few; only the newest may be under way
+    uid: str = ""  # what all that is bought is marked with; empty: nothing was ever bought
+    fleets: dict[str, Fleet] = field(default_factory=dict)  # by intent, while something of it may exist
+    circuits: dict[OfferingKey, Circuit] = field(default_factory=dict)  # of offerings that were tried
+    halts: dict[str, Halt] = field(default_factory=dict)  # by site
+    boot_failures: dict[str, int] = field(default_factory=dict)  # by pool, in a row
+    accounts: dict[AccountKey, Account] = field(default_factory=dict)
     # indexes
     capacity: Capacity = field(default_factory=Capacity)
     limits: LimitTree = field(default_factory=LimitTree)
     # address -> rendezvous ports in use, with how many use it: an attempt taken back may share one with a lost one
     ports: dict[str, dict[int, int]] = field(default_factory=dict)
     classes: dict[ClassKey, JobClass] = field(default_factory=dict)
+    instances: dict[str, str] = field(default_factory=dict)  # instance -> intent
 
     def rebuild(self) -> None:
         """Derive every index anew from the records."""
@@ -112,6 +121,9 @@ class State:
                 self.hold_attempt(job, job.attempt, runs=True)
             if job.state is JobState.WAITING:
                 self.enqueue(job)
+        self.instances = {
+            one.id: fleet.intent.id for fleet in self.fleets.values() for one in fleet.instances
+        }
 
     # --- classes --------------------------------------------------------------------------------------------
 
@@ -227,9 +239,13 @@ def attempt_placements(attempt: Attempt) -> tuple[Placement, ...]:
 def amounts(state: State, placements: tuple[Placement, ...]) -> Amounts:
     """What a gang counts for in the limit tree, from its start until its attempt has ended everywhere."""
     gpus = sum(len(part.slots) for part in placements)
+    return gang_amounts(gpus, state.nodes[placements[0].node].pool)
+
+
+def gang_amounts(gpus: int, pool: str) -> Amounts:
+    """What a gang with so many GPUs of a pool counts for."""
     if not gpus:
         return (("jobs", 1),)
-    pool = state.nodes[placements[0].node].pool
     return (("jobs", 1), ("gpus", gpus), (f"gpus@{pool}", gpus))
 
 
@@ -242,6 +258,18 @@ def class_key(spec: JobSpec, owner: str) -> ClassKey:
 def place_of(job: Job) -> Place:
     """The place of a job within its class."""
     return Place(-job.spec.priority, job.id)
+
+
+def time_limit_s(state: State, spec: JobSpec, usual: dict[Workload, int]) -> int:
+    """The job's own limit, else its queue's default, else its workload's usual one, which its queue's longest one
+    bounds; 0 is endless."""
+    if spec.time_limit_s:
+        return spec.time_limit_s
+    queue = state.queue(spec.queue)
+    if queue is not None and queue.limits.default_time_limit_s:
+        return queue.limits.default_time_limit_s
+    most = queue.limits.max_time_limit_s if queue is not None else 0
+    return min(usual[spec.workload] or most, most) if most else usual[spec.workload]
 
 
 def queue_scope(name: str) -> str:

@@ -1,7 +1,7 @@
 """What a pass decides: one type each. Waiting is no decision; it is a reason, and leaves through the Reporter.
 
-Comes in: nothing. Goes out: `Start` and `Decision`. Called by: scheduler (makes them), controller (turns them into
-events). Book, unbook, plan_start, preempt, resize, reject and the decisions about capacity join later.
+Comes in: nothing. Goes out: `Start` and `Decision`, and those about capacity. Called by: scheduler and autoscale (make
+them), controller (turns them into events). Book, unbook, plan_start, preempt, resize, reject join later.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from orchestrator.model.attempt import Placement
+from orchestrator.model.capacity import Offer
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.reasons import Reason
 
@@ -26,6 +27,48 @@ class Start:
 
 
 Decision = Start  # a union once there is a second kind
+
+
+@dataclass(frozen=True, slots=True)
+class Buy:
+    """Launch these nodes of that offering, all or none, for a job (0: for the pool's floor), for which they are kept
+    until `until_us`."""
+
+    offer: Offer
+    nodes: tuple[str, ...]
+    job: int = 0
+    queue: str = ""
+    until_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """No new work on a bought node: it is given back by a later pass, unless work for it comes first."""
+
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Uncordon:
+    """Work for the node came before it was given back."""
+
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """End these instances of an intent. `failed`, `retry_us`: as in the event `capacity.releasing`."""
+
+    intent: str
+    instances: tuple[str, ...]
+    why: str
+    failed: bool = False
+    retry_us: int = 0
+
+
+CapacityDecision = Buy | Cordon | Uncordon | Release
 
 
 class Reporter(Protocol):

@@ -40,6 +40,11 @@ def parse_unit(text: str) -> AttemptId:
     return AttemptId(int(parts[1]), int(parts[2]))
 
 
+def intent_id(seq: int) -> str:
+    """The id of an intent, by the seq of the event that records it."""
+    return f"intent-{seq}"
+
+
 def _counts(text: str) -> bool:
     """Whether it is a number from 1 as `str` writes it: two texts of one id would be two folders of one attempt."""
     return text.isascii() and text.isdecimal() and not text.startswith("0")

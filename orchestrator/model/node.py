@@ -76,6 +76,7 @@ class MarkKind(Word):
     UPDATING = "updating"  # an apply changes it
     CHANGED = "changed"  # it is another machine, or has other GPUs, than the one that was let in
     DRAINING = "draining"  # something is wrong that work can't repair: an unkillable process, a failed epilog
+    RELEASING = "releasing"  # it was bought, is idle, and is given back unless work for it comes first
     PREPARE_FAILED = (
         "prepare_failed"  # a job could not be prepared here; withdrawn if the job turns out at fault
     )

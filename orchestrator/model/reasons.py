@@ -105,6 +105,32 @@ WORDS: dict[str, Wording] = {
         "{scope} may have {ceiling} {what} and has {used}: this job would pass that by {over}",
         "wait for jobs of the same scope to end, or ask for a higher limit",
     ),
+    "wait.booting": Wording(
+        "capacity",
+        "{nodes} node(s) of pool {pool} come for it: {words}",
+        "nothing: it starts when all are ready; `gangline nodes` shows how far they are",
+    ),
+    "wait.capacity": Wording(
+        "capacity",
+        "{nodes} node(s) of pool {pool} are needed and none could be bought: {tried}; tried again {at}",
+        "nothing, if it can wait; more types, zones or markets in the pool's `offerings` widen the choice",
+    ),
+    "wait.budget": Wording(
+        "limit",
+        "budget {budget} allows {ceiling} a {period} and {used} is committed: {nodes} node(s) of pool {pool} "
+        "({offering}) would take {need} more",
+        "wait for bought nodes to be given back, shorten the job's `time_limit`, or ask for a higher budget",
+    ),
+    "wait.pool-full": Wording(
+        "capacity",
+        "pool {pool} may have {most} node(s) and has {has}: {nodes} more are needed",
+        "wait for work there to end, or raise the pool's `size.max`",
+    ),
+    "wait.cloud": Wording(
+        "nodes",
+        "nothing is bought for pool {pool}: {why}",
+        "`gangline status` shows the pool; once the cause is gone, `gangline apply` tries again at once",
+    ),
     "wait.ports": Wording(
         "nodes",
         "no rendezvous port is free on {address} in {first}-{last}",

@@ -15,9 +15,9 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from orchestrator.ledger.limits import Amounts
+from orchestrator.ledger.limits import Amounts, limit_reason
 from orchestrator.ledger.records import Job
-from orchestrator.ledger.state import ClassKey, JobClass, Place, State, amounts
+from orchestrator.ledger.state import ClassKey, JobClass, Place, State, amounts, time_limit_s
 from orchestrator.ledger.statement import Statement
 from orchestrator.model.attempt import Placement
 from orchestrator.model.decisions import Decision, Reporter, Start
@@ -34,16 +34,8 @@ class Policy:
     default_time_limit_s: tuple[tuple[Workload, int], ...] = tuple(DEFAULT_TIME_LIMIT_S.items())
 
     def time_limit_s(self, state: State, spec: JobSpec) -> int:
-        """The job's own limit, else its queue's default, else its workload's, which its queue's longest one bounds;
-        0 is endless."""
-        if spec.time_limit_s:
-            return spec.time_limit_s
-        queue = state.queue(spec.queue)
-        if queue is not None and queue.limits.default_time_limit_s:
-            return queue.limits.default_time_limit_s
-        usual = dict(self.default_time_limit_s)[spec.workload]
-        most = queue.limits.max_time_limit_s if queue is not None else 0
-        return min(usual or most, most) if most else usual
+        """As `ledger.state.time_limit_s` says."""
+        return time_limit_s(state, spec, dict(self.default_time_limit_s))
 
 
 @dataclass(slots=True)
@@ -55,6 +47,7 @@ class _Pass:
     reporter: Reporter
     probes: int
     statement: Statement
+    now_us: int
     decisions: list[Decision] = field(default_factory=list)
     closed: dict[str, int] = field(default_factory=dict)  # pool -> the job that waits for it
 
@@ -63,7 +56,7 @@ def decide(
     state: State, policy: Policy, now_us: int, work_budget: int, reporter: Reporter
 ) -> tuple[Decision, ...]:
     """What to start now. State is the same when this returns, whatever happens inside."""
-    run = _Pass(state, policy, reporter, work_budget, Statement(state))
+    run = _Pass(state, policy, reporter, work_budget, Statement(state), now_us)
     stop = refuse.stop_reason(state)
     try:
         for job_class, job in _in_order(run, stop):
@@ -110,7 +103,7 @@ def _try_start(run: _Pass, job_class: JobClass, job: Job) -> None:
         wanted = amounts(run.state, option.placements)
         over = run.state.limits.binding(scope, wanted)
         if over is not None:
-            reasons.append(refuse.limit_reason(over))
+            reasons.append(limit_reason(over))
         elif option.pool in run.closed:
             reasons.insert(0, reason("wait.order", pool=option.pool, ahead=run.closed[option.pool]))
         else:
@@ -133,5 +126,12 @@ def _start(run: _Pass, key: ClassKey, job: Job, parts: tuple[Placement, ...], wa
 def _block(run: _Pass, key: ClassKey, job: Job, blocked: place.Blocked) -> None:
     """Tell why, and keep the pools it waits for from everyone behind it."""
     run.reporter.class_blocked(key, blocked.reason)
-    for pool in blocked.pools:
+    for pool in (*blocked.pools, *_booked(run, job)):
         run.closed.setdefault(pool, job.id)
+
+
+def _booked(run: _Pass, job: Job) -> Iterator[str]:
+    """Pools where nodes come that were bought for the job: they are kept for it until the intent's time is over."""
+    for fleet in run.state.fleets.values():
+        if fleet.intent.job == job.id and run.now_us < fleet.intent.until_us:
+            yield fleet.intent.pool

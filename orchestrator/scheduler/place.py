@@ -17,22 +17,11 @@ from orchestrator.ledger.capacity import NodeCapacity, PoolCapacity, lowest
 from orchestrator.ledger.records import Job
 from orchestrator.ledger.state import State
 from orchestrator.model.attempt import Placement
-from orchestrator.model.cluster import Pool
 from orchestrator.model.job import JobSpec, LaunchKind
+from orchestrator.model.need import Need, need_of, suits
 from orchestrator.model.reasons import Reason, reason
 
 Chosen = list[tuple[NodeCapacity, int]]  # nodes with the units that each takes
-
-
-class Need(NamedTuple):
-    """What one unit of the gang takes on a node: a unit is a node's share (`nodes`) or one task (`tasks`)."""
-
-    units: int
-    gpus: int
-    cores: int
-    memory: int
-    spread: bool  # every unit on a node of its own
-    tasks: int  # ranks per unit
 
 
 class Option(NamedTuple):
@@ -48,30 +37,6 @@ class Blocked:
 
     reason: Reason
     pools: tuple[str, ...] = ()
-
-
-def need_of(spec: JobSpec) -> Need:
-    """A job's need per unit. Work without GPUs takes at least one core a task, so that it can't pile up."""
-    request = spec.request
-    share = request.per_node if request.nodes else request.per_task
-    tasks = request.tasks_per_node if request.nodes else 1
-    if request.nodes and spec.launch is not LaunchKind.RANKS:
-        tasks = 1
-    cores = share.cores or (0 if share.gpus else tasks)
-    return Need(request.nodes or request.tasks, share.gpus, cores, share.memory, bool(request.nodes), tasks)
-
-
-def models_of(spec: JobSpec) -> tuple[str, ...]:
-    """The GPU models that a job takes; empty: any."""
-    return (spec.request.per_node if spec.request.nodes else spec.request.per_task).gpu_models
-
-
-def suits(pool: Pool, spec: JobSpec) -> bool:
-    """Whether a pool has what the job names at all."""
-    need, models = need_of(spec), models_of(spec)
-    if pool.gpu is None:
-        return not need.gpus and not models
-    return not models or pool.gpu.model in models
 
 
 def options(state: State, job: Job) -> list[Option]:

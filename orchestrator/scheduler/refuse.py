@@ -6,13 +6,16 @@ that can never run is refused there), cycle (what stops the whole pass, limits i
 
 from __future__ import annotations
 
-from orchestrator.ledger.limits import Binding
+from collections.abc import Mapping
+
+from orchestrator.ledger.limits import scope_words
 from orchestrator.ledger.state import State, queue_scope, user_ceilings
+from orchestrator.model.capacity import Shape
 from orchestrator.model.cluster import Pool, Queue
 from orchestrator.model.job import JobSpec
+from orchestrator.model.need import Need, models_of, need_of, suits
 from orchestrator.model.node import Contact
 from orchestrator.model.reasons import Reason, dimension_words, reason
-from orchestrator.scheduler.place import Need, models_of, need_of, suits
 
 UNKNOWN = 1 << 62  # cores or bytes of a node that has not reported yet: more than any job asks
 
@@ -27,27 +30,11 @@ def stop_reason(state: State) -> Reason | None:
     return None
 
 
-def limit_reason(over: Binding) -> Reason:
-    """A binding limit in words."""
-    return reason(
-        "wait.limit",
-        scope=scope_words(over.scope),
-        what=dimension_words(over.dimension),
-        ceiling=over.ceiling,
-        used=over.used,
-        over=over.over,
-    )
-
-
-def scope_words(scope: str) -> str:
-    """`queue=research/user=alice` -> `alice in queue research`."""
-    queue, _, user = scope.partition("/user=")
-    queue = queue.replace("queue=", "queue ")
-    return f"{user} in {queue}" if user else queue
-
-
-def never(state: State, spec: JobSpec, owner: str) -> Reason | None:
-    """Why the job can't run however long it waits on the cluster as wanted now; None if it can."""
+def never(
+    state: State, spec: JobSpec, owner: str, shapes: Mapping[str, Shape] | None = None
+) -> Reason | None:
+    """Why the job can't run however long it waits on the cluster as wanted now; None if it can. `shapes`: of a bought
+    pool's nodes, the largest that it may buy."""
     if state.cluster is None:
         return None  # nothing is known yet; it waits with that reason
     queue = state.queue(spec.queue)
@@ -57,17 +44,18 @@ def never(state: State, spec: JobSpec, owner: str) -> Reason | None:
     most = queue.limits.max_time_limit_s
     if most and spec.time_limit_s > most:
         return reason("never.time-limit", queue=queue.name, max_s=most, asked_s=spec.time_limit_s)
-    return _never_capacity(state, spec) or _never_limit(state, spec, owner, queue)
+    return _never_capacity(state, spec, shapes or {}) or _never_limit(state, spec, owner, queue)
 
 
-def _never_capacity(state: State, spec: JobSpec) -> Reason | None:
+def _never_capacity(state: State, spec: JobSpec, shapes: Mapping[str, Shape]) -> Reason | None:
     pools = state.cluster.pools if state.cluster else ()
     models = models_of(spec)
     if models and not any(pool.gpu and pool.gpu.model in models for pool in pools):
         known = ", ".join(sorted({pool.gpu.model for pool in pools if pool.gpu})) or "no GPUs"
         return reason("never.model", models=", ".join(models), known=known)
     need = need_of(spec)
-    most = max((_most_units(state, pool, need) for pool in pools if suits(pool, spec)), default=0)
+    fitting = [pool for pool in pools if suits(pool, spec)]
+    most = max((_most_units(state, pool, need, shapes.get(pool.name)) for pool in fitting), default=0)
     if most >= need.units:
         return None
     shape = {"gpus": need.gpus, "cores": need.cores, "memory": need.memory}
@@ -76,9 +64,11 @@ def _never_capacity(state: State, spec: JobSpec) -> Reason | None:
     return reason("never.tasks", tasks=need.units, **shape, most=most)
 
 
-def _most_units(state: State, pool: Pool, need: Need) -> int:
+def _most_units(state: State, pool: Pool, need: Need, shape: Shape | None) -> int:
     """Units of the gang that the whole pool takes when empty, by the spec and by what its nodes have reported."""
     gpus = pool.gpu.count if pool.gpu else 0
+    if shape is not None:
+        return pool.most_nodes() * need.units_on(gpus, shape.cores, shape.memory)
     known = state.capacity.pools.get(pool.name)
     shapes = list(known.shapes.items()) if known is not None else []
     shapes.append(((pool.cores, pool.memory), pool.most_nodes() - sum(count for _, count in shapes)))

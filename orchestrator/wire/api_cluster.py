@@ -40,6 +40,21 @@ class Device(Answer):
     job: int | None = Field(None, description="Who holds it; null: free.")
 
 
+class Bought(Answer):
+    """Why a node that was bought exists."""
+
+    instance: str
+    intent: str = Field(description="The decision that it was launched by.")
+    type: str
+    market: str
+    zone: str
+    state: Literal["booting", "ready", "releasing"]
+    why: str = Field(description="Of one that is being given back: why.")
+    job: int | None = Field(None, description="The job that it was bought for; null: for the pool's floor.")
+    launched_at: datetime | None
+    usd_per_hour: float = Field(description="As budgets count it.")
+
+
 class Node(Answer):
     """A node: what it is made of and why it may not be given work."""
 
@@ -63,6 +78,7 @@ class Node(Answer):
     free_memory_bytes: int
     devices: list[Device]
     jobs: list[int] = Field(description="Jobs that hold something on it.")
+    bought: Bought | None = Field(None, description="Null: it was not bought.")
 
     @property
     def free_gpus(self) -> int:
@@ -226,6 +242,42 @@ class LastApply(Answer):
     detail: str
 
 
+class OfferingState(Answer):
+    """An offering that was tried."""
+
+    type: str
+    market: str
+    zone: str
+    reservation: str
+    state: Literal["open", "resting", "out"] = Field(
+        description="`resting`: not tried before `retry_at`; `out`: not before the file changes."
+    )
+    at_once: int = Field(description="Launches that may be under way at once.")
+    failures: int = Field(description="In a row.")
+    fault: str = Field(description="Class of the last error; empty if the last launch was well.")
+    words: str
+    retry_at: datetime | None
+
+
+class BoughtPool(Answer):
+    """A pool whose nodes are bought."""
+
+    pool: str
+    site: str
+    least: int
+    most: int
+    asked: int = Field(description="Nodes that are being launched.")
+    booting: int
+    ready: int
+    releasing: int
+    usd_per_hour: float = Field(description="Of all that exists or is being launched, as budgets count it.")
+    billed_s: int = Field(description="Seconds of instances that are gone, as they are billed.")
+    billed_usd: float
+    blocked: str = Field(description="Why nothing can be bought; empty if something can.")
+    offerings: list[OfferingState]
+    stuck: list[str] = Field(description="Instances that could not be ended, with the reason.")
+
+
 class Status(Answer):
     """The cluster at a glance."""
 
@@ -244,6 +296,8 @@ class Status(Answer):
     nodes: NodeCounts
     gpus: GpuCounts
     jobs: JobCounts
+    uid: str = Field("", description="What all that is bought is marked with; empty: nothing was.")
+    bought: list[BoughtPool] = Field([], description="Pools whose nodes are bought.")
 
 
 class Cluster(Answer):

@@ -26,6 +26,7 @@ def check_state(state: State) -> None:
     """Promises 1 and 5 on the controller's side."""
     _devices_have_one_holder(state)
     _usage_is_the_fold(state)
+    _what_is_bought_is_known_once(state)
     _indexes_follow_from_records(state)
 
 
@@ -58,6 +59,26 @@ def _usage_is_the_fold(state: State) -> None:
         if amount
     }
     assert used == wanted, "promise 5: usage is not the sum over live attempts"
+
+
+def _what_is_bought_is_known_once(state: State) -> None:
+    """Every instance is one node, every name is given once, and the bill is the sum of its hours."""
+    known: dict[str, str] = {}
+    names: list[str] = []
+    for fleet in state.fleets.values():
+        names += [one.node for one in fleet.instances] or fleet.intent.nodes
+        for one in fleet.instances:
+            assert one.id not in known, f"promise 4: instance {one.id} is two nodes"
+            known[one.id] = fleet.intent.id
+            assert state.nodes[one.node].instance == one.id
+            assert not (one.releasing_us and state.nodes[one.node].open), (
+                f"{one.node} is open and being ended"
+            )
+    assert state.instances == known
+    assert len(names) == len(set(names)), "promise 4: a name was given twice"
+    assert {node.instance for node in state.nodes.values() if node.instance} == set(known)
+    for account in state.accounts.values():
+        assert sum(amount for _, amount in account.hours) <= account.microusd, "promise 5: dollars"
 
 
 def _indexes_follow_from_records(state: State) -> None:

@@ -15,6 +15,7 @@ from orchestrator.ledger import events
 from orchestrator.ledger.events import TYPE_OF, Event, StoredEvent, to_stored
 from orchestrator.model.apply import HostResult, Outcome
 from orchestrator.model.attempt import EndCause, JobState, Placement, RankResult
+from orchestrator.model.capacity import ErrorClass, Instance, Intent, OfferingKey, Shape
 from orchestrator.model.change import PlanStep, StepKind
 from orchestrator.model.cluster import (
     Acceptance,
@@ -254,6 +255,21 @@ CLUSTER = ClusterSpec(
     ),
 )
 
+INTENT = Intent(
+    "intent-90",
+    "use1",
+    OfferingKey("burst", "p5.48xlarge", "spot", "us-east-1a", "cr-0123"),
+    ("burst-1",),
+    30_000_000,
+    Shape(8, 192, 2048 << 30),
+    1234,
+    "research",
+    31_000_000,
+    1_800_001_560_000_000,
+    1_800_086_400_000_000,
+    "ab" * 32,
+)
+
 BODIES: tuple[Any, ...] = (
     events.ControllerStarted("0.1.0", "controller-1"),
     events.LedgerRestored(5000, 1_799_000_000_000_000),
@@ -301,6 +317,18 @@ BODIES: tuple[Any, ...] = (
     events.ApplyStepEnded("apply-70", STEP.id, True, (HostResult("h100-01", False, "no space left", 3),)),
     events.ApplyEnded("apply-70", Outcome.PARTIAL, "h100-01: no space left"),
     events.NodeConfigured("h100-01", "ab" * 32, HOST_FACTS),
+    events.ClusterNamed("k3j9x0q2m5a7"),
+    events.CapacityIntended(INTENT),
+    events.CapacityLaunched(
+        "intent-90", (Instance("i-0abc", "burst-1", "10.64.3.7", 1_800_000_000_000_000),)
+    ),
+    events.CapacityRefused(
+        "intent-90", ErrorClass.QUOTA, "VcpuLimitExceeded: 0 of 192", 1_800_003_600_000_000
+    ),
+    events.CapacityProved("intent-90", "i-0abc"),
+    events.CapacityReleasing("intent-90", ("i-0abc",), "idle for 600 s", True, 1_800_000_060_000_000),
+    events.CapacityGone("intent-90", "i-0abc", 1_800_001_000_000_000, 1000, "the cloud says so"),
+    events.CapacityReset("burst", "the image is mended"),
 )
 
 SAMPLES: dict[tuple[str, int], Event] = {

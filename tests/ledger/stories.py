@@ -15,30 +15,43 @@ from typing import Any
 from orchestrator.ledger import events
 from orchestrator.ledger.apply_changes import open_apply
 from orchestrator.ledger.capacity import lowest
-from orchestrator.ledger.records import Attempt, Job
+from orchestrator.ledger.records import Attempt, Fleet, Job
 from orchestrator.ledger.snapshot import to_plain
 from orchestrator.ledger.state import State
 from orchestrator.model.apply import HostResult, Outcome, StepState
 from orchestrator.model.attempt import EndCause, JobState, PartState, Placement, RankResult
+from orchestrator.model.capacity import (
+    NEVER_US,
+    ErrorClass,
+    Instance,
+    Intent,
+    OfferingKey,
+    Shape,
+    billed_s,
+)
 from orchestrator.model.change import PlanStep, StepKind
 from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.host import Desired, HostFacts, PoolDesired, RoleState
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import Contact, Mark, MarkKind
 from orchestrator.model.protocol import EndOrder, GangPart, Holding, Launch
+from tests.autoscale.scene import elastic
 from tests.builders import ALICE, BOB, T0, Fold, cluster, facts, job, pool, queue
 
+BOUGHT = elastic("e", most=3, site="here")
 LIMITED = queue("small", max_running_jobs=2, max_gpus_per_user=4)
 CLUSTERS = (
     cluster(
         pool("a", nodes=3, gpus=4, cores=8),
         pool("b", nodes=2, gpus=0, cores=4),
+        BOUGHT,
         queues=(queue("default"), LIMITED),
     ),
     cluster(pool("a", nodes=2, gpus=4, cores=8), pool("b", nodes=2, gpus=0, cores=4)),
     cluster(
         pool("c", nodes=1, gpus=2, cores=2),
         pool("a", nodes=3, gpus=4, cores=6),
+        BOUGHT,
         queues=(LIMITED, queue("default")),
     ),
 )
@@ -60,12 +73,60 @@ class Teller:
     def step(self) -> None:
         """One event more."""
         self.t_us += self.dice.choice((0, 1, 10**6, 3600 * 10**6))
-        options: list[Callable[[], Any]] = [self._person, self._node, self._job, self._job, self._job]
+        options: list[Callable[[], Any]] = [self._person, self._node, self._capacity, self._job, self._job]
         before = self.state.seq
         while self.state.seq == before:
             body = self.dice.choice(options)()
             if body is not None:
                 self.fold(body, "story", self.t_us)
+
+    # --- what is bought -----------------------------------------------------------------------------------------
+
+    def _capacity(self) -> Any:
+        """A new intent, or whatever can happen to one that there is."""
+        fleets, dice = list(self.state.fleets.values()), self.dice
+        if not self.state.uid:
+            return events.ClusterNamed("k3j9x0q2m5a7")
+        if not fleets or dice.random() < 0.2:
+            return self._intend() if dice.random() < 0.9 else events.CapacityReset("a")
+        fleet = dice.choice(fleets)
+        name = fleet.intent.id
+        if fleet.asked:
+            return self._answer(fleet)
+        one = dice.choice(fleet.instances)
+        proved = None if one.proved_us else events.CapacityProved(name, one.id)
+        late = dice.random() < 0.3
+        releasing = events.CapacityReleasing(name, (one.id,), "why", late, self.t_us + 60)
+        seconds = billed_s(one.launched_us, self.t_us)
+        return dice.choice(
+            (
+                proved,
+                None if one.releasing_us else releasing,
+                events.CapacityGone(name, one.id, max(self.t_us, one.launched_us), seconds),
+                events.CapacityLaunched(name, (Instance(one.id, one.node, f"10.0.0.{dice.randint(1, 9)}"),)),
+            )
+        )
+
+    def _intend(self) -> Any:
+        taken = [*self.state.nodes, *(n for f in self.state.fleets.values() for n in f.intent.nodes)]
+        free = [name for name in (f"e-{number}" for number in range(1, 7)) if name not in taken]
+        if not free:
+            return None
+        nodes = tuple(free[: self.dice.randint(1, 2)])
+        market, zone = self.dice.choice(("spot", "on_demand")), self.dice.choice(("a", "b"))
+        key = OfferingKey("e", "p5.48xlarge", market, zone)
+        seq, price = self.state.seq + 1, self.dice.randint(1, 99)
+        return events.CapacityIntended(Intent(f"intent-{seq}", "here", key, nodes, price, Shape(8, 96, 1), 1))
+
+    def _answer(self, fleet: Fleet) -> Any:
+        """Launched, unless its names were taken meanwhile; or refused for some reason, or for none."""
+        name, nodes = fleet.intent.id, fleet.intent.nodes
+        if self.dice.random() < 0.6 and not any(node in self.state.nodes for node in nodes):
+            begun_us = self.dice.choice((0, fleet.since_us))
+            bought = tuple(Instance(f"i-{name}-{node}", node, "", begun_us) for node in nodes)
+            return events.CapacityLaunched(name, bought)
+        fault = self.dice.choice([None, *ErrorClass])
+        return events.CapacityRefused(name, fault, "words", self.dice.choice((self.t_us, NEVER_US)))
 
     # --- people and nodes ---------------------------------------------------------------------------------------
 

@@ -40,7 +40,8 @@ def everything(state: State) -> Any:
     }
     classes = {key: found.waiting for key, found in state.classes.items()}
     holders = {name: node.holders for name, node in state.nodes.items()}
-    return json.dumps(to_plain(state), sort_keys=True), capacity, buckets, used, state.ports, classes, holders
+    indexes = (capacity, buckets, used, state.ports, classes, holders, state.instances)
+    return json.dumps(to_plain(state), sort_keys=True), *indexes
 
 
 @pytest.mark.property

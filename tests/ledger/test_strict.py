@@ -13,10 +13,12 @@ from orchestrator.ledger.events import TYPE_OF, Event
 from orchestrator.ledger.state import State
 from orchestrator.model.apply import Outcome
 from orchestrator.model.attempt import EndCause, JobState, Placement, RankResult
+from orchestrator.model.capacity import Instance, Intent, OfferingKey, Shape
 from orchestrator.model.change import PlanStep, StepKind
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import Contact, Mark, MarkKind
 from orchestrator.model.protocol import EndOrder, Holding
+from tests.autoscale.scene import Scene
 from tests.builders import ALICE, EPOCH, T0, Fold, cluster, facts, job, pool
 
 ONE, TWO = Placement("p-1", (0,), 1, 1), Placement("p-2", (0,), 1, 1)
@@ -55,6 +57,34 @@ def prepared() -> Fold:
     fold = gang()
     fold(events.AttemptPrepared(FIRST, "p-1"))
     return fold
+
+
+def asked() -> Scene:
+    """One node of the pool `burst` is asked for: intent-4."""
+    scene = Scene()
+    scene.submit(job(nodes=1, gpus=8))
+    scene.carry_out()
+    return scene
+
+
+def launched() -> Scene:
+    """It is the instance i-1."""
+    scene = asked()
+    scene.launch()
+    return scene
+
+
+def bought() -> Scene:
+    """It is proved, and being ended."""
+    scene = launched()
+    scene.join("burst-1")
+    scene(events.CapacityReleasing("intent-4", ("i-1",), "why"))
+    return scene
+
+
+def intended(number: int, *nodes: str) -> events.CapacityIntended:
+    key = OfferingKey("burst", "p5.48xlarge", "spot", "a")
+    return events.CapacityIntended(Intent(f"intent-{number}", "use1", key, nodes, 1, Shape(8, 96, 1)))
 
 
 def committed() -> Fold:
@@ -244,6 +274,24 @@ REFUSALS = [
     Refusal(ready, events.ApplyEnded("apply-6", Outcome.DONE), "apply-6 is not under way"),
     Refusal(ready, events.NodeConfigured("p-1", "ab"), "nothing recorded has the digest ab"),
     Refusal(ready, events.NodeConfigured("x", ""), "nothing is known of 'x'"),
+    # what is bought
+    Refusal(asked, events.ClusterNamed("other"), "the cluster's uid is k3j9x0q2m5a7 already"),
+    Refusal(asked, events.CapacityReset("x"), "there is no pool x"),
+    Refusal(asked, intended(9, "burst-2"), "intent-9 does not name its event"),
+    Refusal(asked, intended(5), "intent-5 is for no node"),
+    Refusal(asked, intended(5, "burst-1"), "the name burst-1 is not free"),
+    Refusal(launched, intended(6, "burst-1"), "the name burst-1 is not free"),
+    Refusal(asked, intended(5, "burst-2", "burst-2"), "the name burst-2 is not free"),
+    Refusal(asked, events.CapacityLaunched("intent-9", ()), "nothing is known of 'intent-9'"),
+    Refusal(asked, events.CapacityLaunched("intent-4", ()), "intent-4 was for ('burst-1',), not for []"),
+    Refusal(asked, events.CapacityLaunched("intent-4", (Instance("i-1", "burst-2"),)), "not for ['burst-2']"),
+    Refusal(asked, events.CapacityRefused("intent-9"), "nothing is known of 'intent-9'"),
+    Refusal(launched, events.CapacityRefused("intent-4"), "instances exist for intent-4"),
+    Refusal(asked, events.CapacityProved("intent-4", "i-1"), "intent-4 has no instance i-1"),
+    Refusal(bought, events.CapacityProved("intent-4", "i-1"), "i-1 is proved already"),
+    Refusal(asked, events.CapacityReleasing("intent-4", ("i-1",), "why"), "intent-4 has no instance i-1"),
+    Refusal(bought, events.CapacityReleasing("intent-4", ("i-1",), "why"), "i-1 is being ended already"),
+    Refusal(launched, events.CapacityGone("intent-4", "i-2", T0, 60), "intent-4 has no instance i-2"),
     # orphans
     Refusal(ready, events.AttemptOrphaned("x", Holding(FIRST, None)), "nothing is known of 'x'"),
     Refusal(ready, events.AttemptOrphanGone(FIRST, "p-1"), "p-1 has no orphan 1/1"),

@@ -1,0 +1,218 @@
+"""The pass over capacity, on one page: give up, cover what waits, keep floors, give back.
+
+Comes in: State, what is on offer (each pool's in its own order), policy, the time in UTC microseconds, a work budget in
+probes (a probe is one look at one waiting job), the reasons of the scheduler's last pass. Goes out: decisions in order;
+reasons through the Reporter; State unchanged. Called by: controller.capacity and simulate, after the scheduler's pass.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from orchestrator.autoscale import give_back, market
+from orchestrator.autoscale.money import Purse, floor_of, job_ends_us, open_purse
+from orchestrator.autoscale.policy import Policy
+from orchestrator.autoscale.room import Room, survey
+from orchestrator.ledger.limits import Amounts, limit_reason
+from orchestrator.ledger.records import Job
+from orchestrator.ledger.state import ClassKey, State, gang_amounts
+from orchestrator.model.capacity import Offer, OfferingKey
+from orchestrator.model.cluster import Pool
+from orchestrator.model.decisions import Buy, CapacityDecision, Reporter
+from orchestrator.model.need import need_of, suits
+from orchestrator.model.reasons import Reason, reason
+
+SECOND_US = 1_000_000
+LATE_S = 60  # longer than a boot may take: so long are coming nodes kept for their job
+# Reasons of the scheduler that more nodes would take away; a job that waits for anything else is bought nothing.
+MORE_NODES_HELP = ("wait.gpus", "wait.tasks", "wait.cores", "wait.memory", "wait.nodes-closed", "wait.order")
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one pass carries along."""
+
+    state: State
+    offers: Mapping[str, tuple[Offer, ...]]
+    policy: Policy
+    now_us: int
+    reporter: Reporter
+    room: Room
+    purse: Purse
+    pools: list[Pool]
+    sizes: dict[str, int]  # nodes of each pool that exist, come, or are being ended
+    decisions: list[CapacityDecision] = field(default_factory=list)
+    closed: dict[str, int] = field(default_factory=dict)  # pool -> the job that buys there first
+    launches: dict[OfferingKey, int] = field(default_factory=dict)  # under way, by offering
+    names: dict[str, bool] = field(default_factory=dict)  # taken
+
+
+def decide(
+    state: State,
+    offers: tuple[Offer, ...],
+    policy: Policy,
+    now_us: int,
+    work_budget: int,
+    reporter: Reporter,
+    waits: Mapping[ClassKey, Reason],
+) -> tuple[CapacityDecision, ...]:
+    """What to buy and to give back now. State is the same when this returns. `waits`: why each class waits, as the
+    scheduler has it."""
+    if state.cluster is None or state.recovering:
+        return ()
+    run = _open(state, offers, policy, now_us, reporter)
+    give_back.those_that_do_not_boot(
+        run
+    )  # 1 first: what they were to be may be bought elsewhere in this very pass
+    _cover_what_waits(run, work_budget, waits)  # 2 in queue order, each on what those before it leave
+    _keep_floors(run)  # 3 after work: it needs the same offerings more
+    give_back.what_nobody_needs(run)  # 4 last: what is booked now is known
+    return tuple(run.decisions)
+
+
+def _open(state: State, offers: tuple[Offer, ...], policy: Policy, now_us: int, reporter: Reporter) -> Pass:
+    by_pool: dict[str, tuple[Offer, ...]] = {}
+    for offer in offers:
+        by_pool[offer.key.pool] = (*by_pool.get(offer.key.pool, ()), offer)
+    pools = [pool for pool in (state.cluster.pools if state.cluster else ()) if pool.size is not None]
+    run = Pass(
+        state=state,
+        offers=by_pool,
+        policy=policy,
+        now_us=now_us,
+        reporter=reporter,
+        room=survey(state),
+        purse=open_purse(state, policy, now_us),
+        pools=pools,
+        sizes={pool.name: 0 for pool in pools},
+    )
+    run.names = dict.fromkeys(state.nodes, True)
+    for fleet in state.fleets.values():
+        intent = fleet.intent
+        run.sizes[intent.pool] = run.sizes.get(intent.pool, 0) + (len(fleet.instances) or len(intent.nodes))
+        run.names.update((name, True) for name in intent.nodes)
+        if fleet.asked:
+            run.launches[intent.offering] = run.launches.get(intent.offering, 0) + 1
+    return run
+
+
+# --- what waits -----------------------------------------------------------------------------------------------
+
+
+def _cover_what_waits(run: Pass, work_budget: int, waits: Mapping[ClassKey, Reason]) -> None:
+    """Each waiting gang gets what is there and comes, or is bought the rest; it debits limits for those behind it."""
+    debits: list[tuple[str, Amounts]] = []
+    blocked: dict[ClassKey, bool] = {}
+    try:
+        for key, job in islice(_in_order(run, waits), work_budget):
+            if key not in blocked and not _cover(run, key, job, debits):
+                blocked[key] = True
+    finally:
+        for scope, amounts in reversed(debits):
+            run.state.limits.release(scope, amounts)
+
+
+def _in_order(run: Pass, waits: Mapping[ClassKey, Reason]) -> Iterator[tuple[ClassKey, Job]]:
+    """Jobs that more nodes would help, by priority, then id, over all classes."""
+    rows = []
+    for number, (key, found) in enumerate(run.state.classes.items()):
+        why = waits.get(key)
+        if why is not None and why.code in MORE_NODES_HELP:
+            rows.append([(place, number, key) for place in found.waiting])
+    for place, _, key in heapq.merge(*rows):
+        yield key, run.state.jobs[place.job]
+
+
+def _cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]) -> bool:
+    """Whether the job will have its nodes; else those of its class behind it will not either."""
+    need = need_of(job.spec)
+    pools = [pool for pool in run.pools if suits(pool, job.spec) and market.could_hold(run, pool, need)]
+    if not pools:
+        return False
+    scope, gpus = run.state.scope(job), job.spec.request.total_gpus()
+    options: list[tuple[Pool, int]] = []
+    refusals: list[market.Refusal] = []
+    for pool in pools:
+        over = run.state.limits.binding(scope, gang_amounts(gpus, pool.name))
+        if over is not None:
+            refusals.append(market.Refusal(1, limit_reason(over)))
+            continue
+        taken, lacking = run.room.fit(pool.name, need)
+        if not lacking:
+            run.room.book(taken, need)
+            _debit(run, debits, scope, gang_amounts(gpus, pool.name))
+            if not all(spot.ready for spot, _ in taken):  # else the scheduler knows why it does not start
+                run.reporter.class_blocked(key, market.coming_reason(pool, taken))
+            return True
+        options.append((pool, lacking))
+    bought = _buy_for(run, job, options, refusals)
+    if bought is None:
+        for pool, _ in options:
+            run.closed.setdefault(pool.name, job.id)
+        run.reporter.class_blocked(key, min(refusals, key=lambda one: one.rank).why)
+        return False
+    pool, why = bought
+    _debit(run, debits, scope, gang_amounts(gpus, pool.name))
+    run.reporter.class_blocked(key, why)
+    return True
+
+
+def _buy_for(
+    run: Pass, job: Job, options: list[tuple[Pool, int]], refusals: list[market.Refusal]
+) -> tuple[Pool, Reason] | None:
+    """Buy what the gang lacks in the first pool where that can be had whole. Pools that a gang before it could not buy
+    in stay closed to it, so that the order is kept."""
+    need = need_of(job.spec)
+    for pool, lacking in options:
+        if pool.name in run.closed:
+            ahead = run.closed[pool.name]
+            refusals.append(market.Refusal(3, reason("wait.order", pool=pool.name, ahead=ahead)))
+            continue
+        until_us = job_ends_us(run.state, run.policy, pool, job.spec, run.now_us)
+        found = market.choose(run, pool, need, lacking, job.spec.queue, until_us)
+        if isinstance(found, market.Refusal):
+            refusals.append(found)
+            continue
+        _buy(run, pool, found, job, until_us)
+        taken, _ = run.room.fit(pool.name, need)
+        run.room.book(taken, need)
+        words = f"{found.count} of them are being bought ({found.offer.key.words()})"
+        return pool, reason("wait.booting", nodes=len(taken), pool=pool.name, words=words)
+    return None
+
+
+def _debit(run: Pass, debits: list[tuple[str, Amounts]], scope: str, amounts: Amounts) -> None:
+    run.state.limits.take(scope, amounts)
+    debits.append((scope, amounts))
+
+
+def _buy(run: Pass, pool: Pool, found: market.Choice, job: Job | None, until_us: int) -> None:
+    """Decide on a launch, and debit all that it takes in this very pass."""
+    queue = job.spec.queue if job is not None else ""
+    names = market.free_names(run, pool, found.count)
+    boot_s = (pool.size.boot_deadline_s if pool.size is not None else 0) + LATE_S
+    kept_us = run.now_us + boot_s * SECOND_US if job is not None else 0
+    run.decisions.append(Buy(found.offer, names, job.id if job is not None else 0, queue, kept_us))
+    run.names.update((name, True) for name in names)
+    run.room.add(pool.name, names, found.offer.shape)
+    run.sizes[pool.name] += found.count
+    run.launches[found.offer.key] = run.launches.get(found.offer.key, 0) + 1
+    run.purse.take(found.offer, found.count, queue, until_us)
+
+
+# --- floors ---------------------------------------------------------------------------------------------------
+
+
+def _keep_floors(run: Pass) -> None:
+    """Nodes below `size.min` are bought one by one, as fast as their offering's launch budget lets."""
+    for pool in run.pools:
+        lacking = floor_of(pool) - give_back.staying(run, pool)
+        while lacking > 0 and pool.name not in run.closed:
+            found = market.choose(run, pool, None, 1, "", run.policy.month_ends_us)
+            if isinstance(found, market.Refusal):
+                break
+            _buy(run, pool, found, None, run.policy.month_ends_us)
+            lacking -= 1

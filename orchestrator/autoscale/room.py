@@ -1,0 +1,122 @@
+"""What is there and what comes: the room of bought pools that waiting gangs may count on.
+
+Comes in: State. Goes out: `Room`, whose nodes a pass books one by one. Called by: cycle.
+
+A node that boots has the shape that its intent says, from the decision to buy it until it can be given work, however
+late its devices show up: else the same gang would be bought twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from orchestrator.ledger.records import Bought, Fleet, Node
+from orchestrator.ledger.state import State
+from orchestrator.model.capacity import Shape
+from orchestrator.model.need import Need
+from orchestrator.model.node import Contact, MarkKind
+
+HELD_BY_PEOPLE = (MarkKind.CORDONED, MarkKind.UPDATING, MarkKind.CHANGED)
+
+
+@dataclass(slots=True)
+class Spot:
+    """A node that a gang may count on: what is free of it, and whether it can be given work now."""
+
+    node: str
+    gpus: int
+    cores: int
+    memory: int
+    ready: bool
+    booked: bool = False
+
+    def units(self, need: Need) -> int:
+        """Units of a gang that it takes."""
+        return need.units_on(self.gpus, self.cores, self.memory)
+
+    def take(self, need: Need, units: int) -> None:
+        """Keep so many units' share for a gang."""
+        self.gpus -= need.gpus * units
+        self.cores -= need.cores * units
+        self.memory -= need.memory * units
+        self.booked = True
+
+
+Taken = list[tuple[Spot, int]]
+
+
+@dataclass(slots=True)
+class Room:
+    """The spots of each pool, in the order of their nodes' names in State, those that come last."""
+
+    pools: dict[str, list[Spot]] = field(default_factory=dict)
+
+    def fit(self, pool: str, need: Need) -> tuple[Taken, int]:
+        """What the gang could have here, and how many of its units it lacks then. Ready nodes come first."""
+        left, taken = need.units, []
+        for spot in sorted(self.pools.get(pool, ()), key=lambda spot: not spot.ready):
+            units = min(spot.units(need), left)
+            if units:
+                taken.append((spot, units))
+                left -= units
+        return taken, left
+
+    def add(self, pool: str, names: tuple[str, ...], shape: Shape) -> None:
+        """Nodes that are bought in this very pass."""
+        spots = self.pools.setdefault(pool, [])
+        spots += [Spot(name, shape.gpus, shape.cores, shape.memory, ready=False) for name in names]
+
+    def book(self, taken: Taken, need: Need) -> None:
+        """Those behind may not count on it."""
+        for spot, units in taken:
+            spot.take(need, units)
+
+    def booked(self) -> dict[str, bool]:
+        """Nodes that some gang counts on."""
+        return {spot.node: True for spots in self.pools.values() for spot in spots if spot.booked}
+
+
+def survey(state: State) -> Room:
+    """All that bought pools have and get."""
+    room = Room()
+    for fleet in state.fleets.values():
+        spots = room.pools.setdefault(fleet.intent.pool, [])
+        if fleet.asked:
+            spots += [_coming(name, fleet) for name in fleet.intent.nodes]
+        for one in fleet.instances:
+            spot = _spot(state, fleet, one)
+            if spot is not None:
+                spots.append(spot)
+    return room
+
+
+def _spot(state: State, fleet: Fleet, one: Bought) -> Spot | None:
+    node = state.nodes[one.node]
+    if one.releasing_us or not node.wanted or held(node):
+        return None
+    if usable(node):
+        capacity = state.capacity.nodes[node.name]
+        return Spot(
+            node.name, capacity.free.bit_count(), capacity.free_cores, capacity.free_memory, ready=True
+        )
+    return None if one.proved_us else _coming(one.node, fleet)
+
+
+def _coming(name: str, fleet: Fleet) -> Spot:
+    shape = fleet.intent.shape
+    return Spot(name, shape.gpus, shape.cores, shape.memory, ready=False)
+
+
+def usable(node: Node) -> bool:
+    """Whether it could be given work now, or once it is kept."""
+    return node.open or (
+        node.facts is not None
+        and node.contact is Contact.OK
+        and bool(node.marks)
+        and all(mark.kind is MarkKind.RELEASING for mark in node.marks)
+    )
+
+
+def held(node: Node) -> bool:
+    """Whether people keep it for themselves: it is neither counted on nor given back."""
+    return any(mark.kind in HELD_BY_PEOPLE for mark in node.marks)

@@ -1,0 +1,93 @@
+"""What a pass over capacity is given beside State: offers with prices, the calendar, what stands all the time.
+
+Comes in: the wanted cluster, the catalog, zones of stacks, the time. Goes out: `Offer`s in the order in which pools try
+them, `Policy`. Called by: capacity, once for each pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from orchestrator.autoscale import Policy
+from orchestrator.model.capacity import Offer, OfferingKey, Shape
+from orchestrator.model.catalog import Catalog, InstanceType
+from orchestrator.model.clock import SECOND
+from orchestrator.model.cluster import ClusterSpec, Market, Offering, Pool, Site, SiteKind
+
+# What an operating system sees of an instance's memory: the hypervisor, the kernel and firmware keep the rest.
+USABLE_MILLI = 930
+
+
+def offers_of(
+    spec: ClusterSpec, catalog: Catalog, zones: Mapping[str, tuple[str, ...]], now_us: int
+) -> tuple[Offer, ...]:
+    """All offerings of all bought pools: each pool's in its own order, types in order, then zones in order."""
+    found: list[Offer] = []
+    for pool in spec.pools:
+        site = spec.site_of(pool)
+        if pool.size is not None and site.kind is SiteKind.AWS:
+            for offering in pool.offerings:
+                found += _of_offering(pool, site, offering, catalog, zones.get(site.name, ()), now_us)
+    return tuple(found)
+
+
+def _of_offering(
+    pool: Pool, site: Site, offering: Offering, catalog: Catalog, zones: tuple[str, ...], now_us: int
+) -> Iterator[Offer]:
+    for name in offering.types:
+        known = catalog.instances.get(name)
+        price = price_of(catalog, site, name, offering, now_us)
+        if known is None or price is None:
+            continue  # without a price no budget could be kept; `plan` names it
+        for zone in zones or site.zones:
+            key = OfferingKey(pool.name, name, str(offering.market), zone, offering.reservation)
+            yield Offer(key, site.name, price, shape_of(pool, known), offering.max_microusd_per_hour)
+
+
+def shape_of(pool: Pool, known: InstanceType) -> Shape:
+    """What a node of the type has: what the pool says counts, else the catalog."""
+    gpus = pool.gpu.count if pool.gpu is not None else 0
+    return Shape(gpus, pool.cores or known.vcpus, pool.memory or known.memory * USABLE_MILLI // 1000)
+
+
+def price_of(catalog: Catalog, site: Site, name: str, offering: Offering, now_us: int) -> int | None:
+    """Micro-dollars an hour as budgets count them: a spot price may rise to its bound while a node runs, so the bound
+    counts; None where neither price nor bound is known, or the price is above the bound."""
+    bound = offering.max_microusd_per_hour
+    if offering.market is Market.CAPACITY_BLOCK:
+        return bound  # paid beforehand
+    known = catalog.instances.get(name)
+    listed = known.prices.get(site.region) if known is not None else None
+    if offering.market is Market.SPOT:
+        return bound or listed  # without a bound AWS charges the on-demand price at most
+    return None if listed is not None and bound and listed > bound else listed or bound or None
+
+
+def policy_of(spec: ClusterSpec, catalog: Catalog, blocked: Mapping[str, str], now_us: int) -> Policy:
+    """The calendar month of the cluster's zone, what stands, and what can't be used."""
+    month_us, ends_us = month_of(spec.timezone, now_us)
+    return Policy(month_us, ends_us, tuple(_standing(spec, catalog, now_us)), tuple(sorted(blocked.items())))
+
+
+def _standing(spec: ClusterSpec, catalog: Catalog, now_us: int) -> Iterator[tuple[str, int]]:
+    for pool in spec.pools:
+        site = spec.site_of(pool)
+        if pool.size is None and site.kind is SiteKind.AWS and pool.offerings:
+            offering = pool.offerings[0]
+            price = price_of(catalog, site, offering.types[0], offering, now_us) or 0
+            if price and pool.nodes:
+                yield pool.name, price * len(pool.nodes)
+
+
+def month_of(zone: str, now_us: int) -> tuple[int, int]:
+    """The calendar month of the zone that the time is in: its first moment, and that of the next one, in UTC."""
+    local = datetime.fromtimestamp(now_us / SECOND, UTC).astimezone(ZoneInfo(zone))
+    first = local.replace(day=1, hour=0, minute=0, second=0, microsecond=0, fold=0)
+    following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+    return _us(first), _us(following)
+
+
+def _us(moment: datetime) -> int:
+    return int(moment.timestamp()) * SECOND

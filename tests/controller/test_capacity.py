@@ -1,0 +1,330 @@
+"""Elastic capacity carried out: what the controller asks of a cloud, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.controller import commands
+from orchestrator.controller.hands import perform
+from orchestrator.model.attempt import AttemptState, JobState
+from orchestrator.model.capacity import ErrorClass
+from orchestrator.model.cluster import Market, Offering
+from orchestrator.model.errors import Conflict, NotFound, Refused
+from orchestrator.model.job import JobSpec, Stop
+from orchestrator.model.node import MarkKind, NodeFacts
+from orchestrator.provision.cloud import Launch
+from tests.autoscale.scene import elastic, hybrid
+from tests.builders import ALICE, job, pool
+from tests.controller.clouds import CloudWorld
+from tests.controller.invariants import check_state
+from tests.controller.scenes import finish, kinds, ledger
+
+GANG_OF_4 = job(nodes=4, gpus=8)
+SPOT_THEN_ON_DEMAND = (
+    Offering(("p5.48xlarge",), Market.SPOT, 30_000_000),
+    Offering(("p5.48xlarge",), Market.ON_DEMAND),
+)
+
+
+def world_of(path: Path, **rest: object) -> CloudWorld:
+    """A pool `burst` of at most 4, on spot first; one zone."""
+    spec = hybrid(replace(elastic(**rest), offerings=SPOT_THEN_ON_DEMAND))  # type: ignore[arg-type]
+    sites = tuple(replace(site, zones=site.zones[:1]) for site in spec.sites)
+    return CloudWorld(path / "state", replace(spec, sites=sites))
+
+
+def test_a_gang_is_bought_runs_and_is_given_back(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    gang = world.submit(GANG_OF_4)
+    assert world.ready() == ["burst-1", "burst-2", "burst-3", "burst-4"]
+    world.settle()
+    view = world.job(gang)
+    assert view is not None
+    assert view.attempt is not None
+    assert view.attempt.state is AttemptState.RUNNING
+    finish(world, gang)
+    world.pass_s(700)
+    assert world.sky.alive() == []
+    assert world.state.nodes == {}
+    assert world.billed_s() >= world.sky.billed_s() > 0
+    check_state(world.state)
+
+
+def test_the_intent_is_in_the_ledger_before_anybody_is_asked(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.submit(GANG_OF_4)
+    world.cycle()
+    assert kinds(world)[-1] == "capacity.intended"
+    assert world.sky.calls == []
+    world.turn()
+    assert world.sky.calls == [
+        event.body.intent.id for event in ledger(world) if event.type == "capacity.intended"
+    ]
+
+
+def test_a_gang_of_four_with_capacity_for_three_leaves_nothing(tmp_path: Path) -> None:
+    """The next offering is tried in the same minute; where none has four, none is left running or billed."""
+    world = world_of(tmp_path)
+    world.sky.stock = {"spot": 3}
+    world.submit(GANG_OF_4)
+    world.calm()
+    assert [one.market for one in world.sky.machines.values()] == ["on_demand"] * 4
+
+    poor = world_of(tmp_path / "poor")
+    poor.sky.stock = {"spot": 3, "on_demand": 3}
+    first, second = poor.submit(GANG_OF_4), poor.submit(job(nodes=1, gpus=8))
+    poor.pass_s(3600)
+    assert poor.sky.machines == {}, "seconds billed: 0"
+    assert poor.state.nodes == {}
+    for job_id, code in ((first, "wait.capacity"), (second, "wait.order")):
+        view = poor.job(job_id)
+        assert view is not None
+        assert poor.view.reason_of(view).code == code
+
+
+@pytest.mark.parametrize(
+    "fault", [ErrorClass.CAPACITY, ErrorClass.QUOTA, ErrorClass.PRICE, ErrorClass.PERMANENT]
+)
+def test_a_refusal_leads_to_the_next_offering(tmp_path: Path, fault: ErrorClass) -> None:
+    world = world_of(tmp_path)
+    world.sky.script = [fault]
+    world.submit(GANG_OF_4)
+    world.calm()
+    assert {one.market for one in world.sky.machines.values()} == {"on_demand"}
+    (circuit,) = [one for one in world.state.circuits.values() if one.fault]
+    assert (circuit.key.market, circuit.fault) == ("spot", fault)
+
+
+def test_refused_credentials_stop_everything_and_say_so(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.sky.script = [ErrorClass.AUTH]
+    gang = world.submit(GANG_OF_4)
+    world.pass_s(120)
+    assert len(world.sky.calls) == 1
+    view = world.job(gang)
+    assert view is not None
+    assert "auth says the cloud" in world.view.reason_of(view).sentence()
+    world.do(commands.ResetCapacity("burst", "user:root", "the role is mended"))
+    world.calm()
+    assert len(world.sky.alive()) == 4
+
+
+def test_an_answer_that_is_lost_is_found_by_its_mark(tmp_path: Path) -> None:
+    """CreateFleet timed out after it had launched, and the new instances are not told of for a while."""
+    world = world_of(tmp_path)
+    world.sky.script, world.sky.hide_s = ["silent"], 45
+    world.submit(GANG_OF_4)
+    world.pass_s(120)
+    assert len(world.sky.machines) == 4
+    assert world.known() == world.sky.alive()
+
+
+def test_a_call_that_was_lost_is_repeated_under_its_token(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.sky.script = ["lost", "lost"]
+    world.submit(GANG_OF_4)
+    world.pass_s(120)
+    assert len(set(world.sky.calls)) == 1
+    assert len(world.sky.alive()) == 4
+
+
+def test_a_cloud_that_never_answers_is_given_up(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.sky.script = ["lost"] * 3
+    world.submit(GANG_OF_4)
+    world.pass_s(40)
+    assert len(world.sky.calls) == 3
+    world.pass_s(200)
+    assert "capacity.refused" in kinds(world)
+    assert world.known() == world.sky.alive()
+
+
+@pytest.mark.parametrize("done", ["nothing", "called"])
+def test_a_controller_that_dies_doubles_nothing(tmp_path: Path, done: str) -> None:
+    """Killed after the intent, or after the call and before its record."""
+    world = world_of(tmp_path)
+    world.submit(GANG_OF_4)
+    world.cycle()
+    if done == "called":
+        (launch,) = [task for task in world.hands.tasks if isinstance(task, Launch)]
+        perform(launch, lambda site: world.sky, world.facts)
+    world.kill_controller()
+    world.start_controller()
+    world.pass_s(60)
+    assert len(world.sky.machines) == 4
+    assert world.known() == world.sky.alive()
+
+
+def test_instances_that_nobody_knows_are_ended_after_a_grace(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.submit(GANG_OF_4)
+    world.ready()
+    stray = world.sky._start(next(iter(world.state.fleets.values())).intent, f"{world.state.uid}-stray")
+    other = world.sky._start(next(iter(world.state.fleets.values())).intent, "another-cluster")
+    world.pass_s(80)
+    assert stray.id in world.sky.alive()
+    world.pass_s(120)
+    assert stray.id not in world.sky.alive()
+    assert other.id in world.sky.alive()
+    assert world.known() == [one for one in world.sky.alive() if one != other.id]
+
+
+def test_an_instance_that_is_not_told_of_is_gone_only_after_several_looks(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.submit(GANG_OF_4)
+    world.ready()
+    world.pass_s(100)
+    world.sky.machines["i-0001"].shown_us = world.clock.now_us() + 100 * 10**6
+    world.pass_s(120)
+    assert "i-0001" in world.known(), "it came back before it had been away for long"
+    world.sky.machines["i-0001"].shown_us = 1 << 62
+    world.pass_s(400)
+    assert "i-0001" not in world.known()
+
+
+def test_a_member_that_dies_ends_the_gang(tmp_path: Path) -> None:
+    """The cloud's word is proof: the others are told to end, and the job waits again and is bought a node."""
+    world = world_of(tmp_path)
+    gang = world.submit(GANG_OF_4)
+    world.ready()
+    world.settle()
+    world.sky.end("i-0002")
+    world.pass_s(120)
+    assert "i-0002" not in world.known()
+    world.ready()
+    world.settle()
+    assert world.state.jobs[gang].state is JobState.RUNNING
+    assert len(world.sky.machines) == 5
+
+
+def test_the_next_instance_of_a_name_is_another_machine(tmp_path: Path) -> None:
+    """Its token and journal are its own: the dead one's open nothing."""
+    world = world_of(tmp_path, most=1)
+    world.submit(job(nodes=1, gpus=8))
+    world.ready()
+    world.do(commands.CreateToken("t-old", "ab" * 32, "node", "burst-1", "user:root"))
+    world.settle()
+    world.sky.end("i-0001")
+    world.pass_s(120)
+    assert "t-old" not in world.state.tokens
+    world.ready()
+    assert world.state.nodes["burst-1"].instance == "i-0002"
+    world.settle()
+    assert world.agents["burst-1"].outbox == "outbox-i-0002"
+
+
+def test_what_cannot_be_ended_is_told_again(tmp_path: Path) -> None:
+    world = world_of(tmp_path, most=1, idle_s=60)
+    gone = world.submit(job(nodes=1, gpus=8))
+    world.ready()
+    world.settle()
+    world.do(commands.CancelJob(gone, "user:alice"))
+    world.settle()
+    world.sky.stubborn = True
+    world.pass_s(300)
+    elastic_ = world.core._elastic
+    assert [known.error for known in elastic_.ending.values()] == ["not allowed to end instances"]
+    assert world.known() == world.sky.alive() == ["i-0001"]
+    world.sky.stubborn = False
+    world.pass_s(1200)
+    assert world.sky.alive() == world.known() == []
+
+
+def test_no_facts_no_launch(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.facts_spec = None
+    world.do(commands.ApplyCluster(replace(world.spec, timezone="Europe/Berlin"), "test"))
+    gang = world.submit(GANG_OF_4)
+    world.pass_s(120)
+    view = world.job(gang)
+    assert view is not None
+    assert "facts" in world.view.reason_of(view).sentence()
+    world.facts_spec = "another"
+    world.pass_s(120)
+    assert "another file" in world.view.reason_of(view).sentence()
+    assert world.sky.calls == []
+    world.facts_spec = ""
+    world.pass_s(120)
+    assert len(world.sky.alive()) == 4
+
+
+def test_a_node_that_is_less_than_was_asked_for_is_not_proved(tmp_path: Path) -> None:
+    world = world_of(tmp_path, most=1, boot_s=200)
+    world.submit(job(nodes=1, gpus=8))
+    world.calm()
+    world.boot(facts=NodeFacts("boot-1", 4, 16 << 30))
+    (mark,) = world.state.nodes["burst-1"].marks
+    assert mark.kind is MarkKind.UNPROVED
+    world.pass_s(300)
+    assert world.sky.machines["i-0001"].ended_us
+    assert world.state.boot_failures == {"burst": 1}
+
+
+def test_a_spot_notice_ends_work_in_its_own_way_and_it_waits_again(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.submit(job(nodes=2, gpus=8, stop=Stop("SIGUSR1", "all", 600)))
+    world.ready()
+    gang = next(iter(world.state.jobs))
+    world.settle()
+    assert world.interrupt("burst-1", 120) is None
+    attempt = world.state.jobs[gang].attempt
+    assert attempt is not None
+    assert attempt.ending is not None
+    assert (attempt.ending.order.signal, attempt.ending.order.grace_s) == ("SIGUSR1", 110)
+    world.settle()
+    assert world.state.jobs[gang].state is JobState.WAITING
+    assert world.state.jobs[gang].failures == {}
+    assert not world.state.nodes["burst-1"].open
+    assert isinstance(world.interrupt("nobody", 120), NotFound)
+
+
+@pytest.mark.parametrize("done", ["nothing", "launched"])
+def test_a_removed_pool_gives_back_what_was_under_way(tmp_path: Path, done: str) -> None:
+    world = world_of(tmp_path)
+    world.submit(GANG_OF_4)
+    world.cycle()
+    if done == "launched":
+        world.turn()
+    without = replace(world.spec, pools=(elastic("other", most=1),))
+    world.do(commands.ApplyCluster(without, "test"))
+    world.pass_s(60)
+    assert world.sky.alive() == []
+    assert world.state.fleets == {}
+
+
+def test_a_site_stays_in_the_file_while_its_instances_exist(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.submit(GANG_OF_4)
+    world.ready()
+    local = replace(world.spec, sites=world.spec.sites[:1], pools=(pool("p"),))
+    refused = world.do(commands.ApplyCluster(local, "test"))
+    assert isinstance(refused, Conflict)
+    assert "use1" in refused.message
+
+
+def test_the_uid_is_minted_once(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    uid = world.do(commands.NameCluster("user:root"))
+    assert len(uid) == 12
+    assert world.do(commands.NameCluster("user:root", uid)) == uid
+    assert isinstance(world.do(commands.NameCluster("user:root", "another00000")), Conflict)
+    assert kinds(world).count("cluster.named") == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        (job(nodes=5, gpus=8), "never.nodes"),
+        (job(nodes=1, gpus=8, cores=400), "never.nodes"),
+        (job(tasks=33, gpus=1), "never.tasks"),
+    ],
+)
+def test_a_job_that_no_pool_could_hold_is_refused_at_submit(tmp_path: Path, spec: JobSpec, code: str) -> None:
+    """By the pool's largest size, and by what the types of its offerings have."""
+    world = world_of(tmp_path)
+    refused = world.do(commands.Submit(spec, ALICE, "user:alice"))
+    assert isinstance(refused, Refused)
+    assert refused.code == code
