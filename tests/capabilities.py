@@ -15,6 +15,8 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from tests.aws import engine
+
 _CGROUP = Path("/sys/fs/cgroup")
 _ADMIN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -147,6 +149,7 @@ PROBES: dict[str, Callable[[], str | None]] = {
     "ssh": _program("ssh", "openssh-client"),
     "sshd": _sshd,
     "testbed": _testbed,
+    "pulumi": engine.absence,
 }
 
 

@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, settings
 
 from tests import capabilities
 
-pytest_plugins = ["tests.testbed.fixture"]  # the fixture `testbed`: real hosts
+# The fixture `testbed`: real hosts; `aws`, `engine` and `pulumi_place`: an account and an engine without AWS.
+pytest_plugins = ["tests.testbed.fixture", "tests.aws.fixture"]
 
 # A machine that is busy must not fail a property: no deadline anywhere, counts are gated instead.
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -29,7 +30,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 SOCKET_TIERS = frozenset({"system", "testbed", "cloud", "bench"})
 
 # Set for a whole run by its caller; every other GANGLINE_ variable is the caller's own affair and hidden from tests.
-_KEPT_VARIABLES = frozenset({"GANGLINE_DATA", "GANGLINE_REQUIRE", "GANGLINE_TESTBED_CACHE"})
+_KEPT_VARIABLES = frozenset(
+    {"GANGLINE_DATA", "GANGLINE_REQUIRE", "GANGLINE_TESTBED_CACHE", "GANGLINE_ENGINE_CACHE"}
+)
+# Credentials, stacks and plugins of a person: no test may meet them.
+_PERSONS = ("GANGLINE_", "AWS_", "PULUMI_")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,12 +55,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def gangline_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the test its own GANGLINE_HOME and hide the caller's other GANGLINE_ variables. Returns the folder.
+    """Give the test its own GANGLINE_HOME and PULUMI_HOME, and hide the caller's variables of both and of AWS. Returns the
+    first folder.
 
     The name is one letter because Unix socket paths below it may have 107 bytes at most.
     """
-    for name in [name for name in os.environ if name.startswith("GANGLINE_") and name not in _KEPT_VARIABLES]:
+    for name in [name for name in os.environ if name.startswith(_PERSONS) and name not in _KEPT_VARIABLES]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "pulumi-home"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     home = tmp_path / "h"
     monkeypatch.setenv("GANGLINE_HOME", str(home))
     return home
