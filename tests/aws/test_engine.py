@@ -6,18 +6,22 @@ tests in tests/provision/aws.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pulumi.automation import CommandError
 
 from tests.aws.fixture import Place
 from tests.aws.moto_server import Account
 
 pytestmark = pytest.mark.system
 TAGS = {"gangline:uid": "k3s8d0a1b2c3"}
+KEPT = [{"Name": "tag:gangline:uid", "Values": ["k3s8d0a1b2c3"]}]
+DRIFT = 7  # exit code: changes although none were expected
 
 
 def network(**settings: Any) -> Callable[[], None]:
@@ -109,16 +113,16 @@ def stack(pulumi_place: Place, aws: Account) -> Stack:
 
 def test_up_preview_change_drift_replace_destroy(stack: Stack, aws: Account) -> None:
     made = stack.step("up")
-    assert made == {"create": 24}
-    assert stack.step("preview") == {"same": 24}
+    assert made == {"create": 23}
+    assert stack.step("preview") == {"same": 23}
 
     ec2 = aws.client("ec2")
-    (mine,) = ec2.describe_volumes(Filters=[{"Name": "tag:gangline:uid", "Values": ["k3s8d0a1b2c3"]}])["Volumes"]
-    assert stack.step("up", size=60) == {"update": 1, "same": 23}
+    (mine,) = ec2.describe_volumes(Filters=KEPT)["Volumes"]
+    assert stack.step("up", size=60) == {"update": 1, "same": 22}
 
     ec2.create_tags(Resources=[mine["VolumeId"]], Tags=[{"Key": "by-hand", "Value": "yes"}])
-    assert stack.step("refresh") == {"update": 1, "same": 23}
-    assert stack.step("up") == {"update": 1, "same": 23}
+    assert stack.step("refresh") == {"update": 1, "same": 22}
+    assert stack.step("up") == {"update": 1, "same": 22}
     tags = ec2.describe_volumes(VolumeIds=[mine["VolumeId"]])["Volumes"][0]["Tags"]
     assert [tag["Key"] for tag in tags] == ["gangline:uid"]
 
@@ -126,7 +130,120 @@ def test_up_preview_change_drift_replace_destroy(stack: Stack, aws: Account) -> 
     replaced = stack.step("up", image=other)
     assert (replaced["replace"], replaced["update"]) == (2, 2)  # both nodes; the template and the facts of its version
 
-    assert stack.step("destroy") == {"delete": 24}
+    assert stack.step("destroy") == {"delete": 23}
     assert [bill for bill in aws.bills() if bill["ended"] is None] == []
     left = ec2.describe_vpcs(Filters=[{"Name": "is-default", "Values": ["false"]}])["Vpcs"]
     assert left == []
+
+
+def test_what_is_protected_is_not_destroyed(stack: Stack, aws: Account) -> None:
+    stack.step("up", protect=True)
+
+    with pytest.raises(CommandError, match="protected"):
+        stack.step("destroy")
+    with pytest.raises(CommandError, match="protected"):
+        stack.step("up", zones=["us-east-1b"])  # the disk would be made anew in the other zone
+
+    assert len(aws.client("ec2").describe_volumes(Filters=KEPT)["Volumes"]) == 1
+    stack.step("up", protect=False, zones=["us-east-1a", "us-east-1b"])
+    stack.step("destroy")
+    assert aws.client("ec2").describe_volumes(Filters=KEPT)["Volumes"] == []
+
+
+def test_order_and_removal_of_nodes_touch_only_what_went(stack: Stack) -> None:
+    stack.step("up", nodes=["train-01", "train-02", "train-03"])
+
+    assert "update" not in stack.step("preview", nodes=["train-03", "train-01", "train-02"])
+    assert stack.step("up", nodes=["train-03", "train-01"]) == {"delete": 1, "same": 23}
+
+
+def test_errors_of_aws_come_through_in_their_own_words(stack: Stack, aws: Account) -> None:
+    aws.room(1, type="p5.48xlarge")
+
+    with pytest.raises(CommandError, match="InsufficientInstanceCapacity"):
+        stack.step("up")
+
+    assert len(aws.bills()) == 1
+    stack.step("destroy")
+    assert [bill for bill in aws.bills() if bill["ended"] is None] == []
+
+
+def test_what_is_made_but_never_seen_stays_in_the_state(stack: Stack, aws: Account) -> None:
+    aws.fail("UnauthorizedOperation", operation="DescribeVolumes", message="not you")
+
+    with pytest.raises(CommandError, match="not you"):
+        stack.step("up")
+
+    assert len(aws.client("ec2").describe_volumes(Filters=KEPT)["Volumes"]) == 1
+    done = stack.step("up")
+    assert done["update"] == 1
+    assert len(aws.client("ec2").describe_volumes(Filters=KEPT)["Volumes"]) == 1
+
+
+def test_a_new_instance_that_is_not_seen_at_once_is_waited_for(stack: Stack, aws: Account) -> None:
+    aws.visible_after(3, gone_after=2)
+
+    stack.step("up")
+    assert stack.step("preview") == {"same": 23}
+    stack.step("destroy")
+
+    assert [bill for bill in aws.bills() if bill["ended"] is None] == []
+
+
+PROGRAM = """
+import pulumi
+from pulumi_aws import ec2, get_caller_identity, ssm
+import neighbour
+
+config = pulumi.Config("test")
+net = ec2.Vpc("net", cidr_block=config.require("cidr"), tags=neighbour.TAGS)
+ssm.Parameter("facts", name="/gangline/test", type="String", value=net.id)
+pulumi.export("account", get_caller_identity().account_id)
+pulumi.export("secret", config.require_secret("word"))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project of two modules that `pulumi up` runs in its own folder."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "Pulumi.yaml").write_text("name: test\nruntime: python\n")
+    (folder / "__main__.py").write_text(PROGRAM)
+    (folder / "neighbour.py").write_text('TAGS = {"gangline:uid": "k3s8d0a1b2c3"}\n')
+    return folder
+
+
+def test_pulumi_up_in_a_folder_with_a_stand_in_of_the_language_host(
+    pulumi_place: Place, aws: Account, folder: Path
+) -> None:
+    def run(*words: str, code: int = 0) -> str:
+        return pulumi_place.run(*words, cwd=folder, code=code).stdout
+
+    run("stack", "init", "dev")
+    run("config", "set", "aws:region", "us-east-1")
+    run("config", "set", "test:cidr", "10.65.0.0/16")
+    run("config", "set", "--secret", "test:word", "hidden")
+    assert "3 to create" in run("preview")
+    run("up", "--yes")
+    run("preview", "--expect-no-changes")
+    said = json.loads(run("stack", "output", "--json"))
+    assert said == {"account": "123456789012", "secret": "[secret]"}
+    assert "hidden" not in (pulumi_place.folder / "state/.pulumi/stacks/test/dev.json").read_text()
+
+    (net,) = aws.client("ec2").describe_vpcs(Filters=KEPT)["Vpcs"]
+    aws.client("ec2").create_tags(Resources=[net["VpcId"]], Tags=[{"Key": "by", "Value": "hand"}])
+    assert "by" in run("preview", "--refresh", "--diff", "--expect-no-changes", code=DRIFT)
+    run("destroy", "--yes")
+    assert aws.client("ec2").describe_vpcs(Filters=KEPT)["Vpcs"] == []
+
+
+def test_a_program_that_fails_says_where_with_a_stand_in_of_the_language_host(
+    pulumi_place: Place, folder: Path
+) -> None:
+    (folder / "__main__.py").write_text("raise ValueError('no such pool')\n")
+    pulumi_place.run("stack", "init", "dev", cwd=folder)
+
+    done = pulumi_place.run("preview", cwd=folder, code=1)
+
+    assert "no such pool" in done.stdout + done.stderr

@@ -44,12 +44,11 @@ def _group_used(self: EC2Response, group: str) -> bool:
         for each in eni.group_set
     )
     named = any(
-        source.get("GroupId") == group
+        rule.source_group.get("GroupId") == group
         for groups in backend.groups.values()
         for other in groups.values()
         if other.id != group
         for rule in [*other.ingress_rules, *other.egress_rules]
-        for source in rule.source_groups
     )
     return worn or named
 
