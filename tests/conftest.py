@@ -55,8 +55,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def gangline_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the test its own GANGLINE_HOME and PULUMI_HOME, and hide the caller's variables of both and of AWS. Returns the
-    first folder.
+    """Give the test its own GANGLINE_HOME and PULUMI_HOME, and hide the caller's variables of both and of AWS.
+
+    Returns the first folder.
 
     The name is one letter because Unix socket paths below it may have 107 bytes at most.
     """

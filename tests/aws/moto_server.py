@@ -1,7 +1,7 @@
 """The account that tests use: one server process for a session, emptied for each test, with words for what it shall do.
 
-Comes in: nothing. Goes out: `Account` with its endpoint, boto3 clients, faults, capacity, time, and what was asked of it.
-Called by: the fixture `aws` (tests.aws.fixture), and whoever starts one by hand.
+Comes in: nothing. Goes out: `Account` with its endpoint, boto3 clients, faults, capacity, time, and what was asked of
+it. Called by: the fixture `aws` (tests.aws.fixture), and whoever starts one by hand.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Account:
         self._ask("set", {"prices": {type_: dollars}})
 
     def visible_after(self, calls: int, *, gone_after: int = 0) -> None:
-        """New instances are seen after so many Describe calls; ended ones are `shutting-down` for `gone_after` of them."""
+        """New instances are seen after so many Describe calls; ended ones are shutting-down for `gone_after` of them."""
         self._ask("set", {"hide_new_for": calls, "ending_for": gone_after})
 
     def pass_time(self, seconds: float) -> None:
@@ -147,7 +147,9 @@ class Account:
 
 def plain_environment() -> dict[str, str]:
     """This process's variables without any of AWS, Pulumi or Gangline: none of a person's own reaches a test."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "PULUMI_", "GANGLINE_", "MOTO_"))}
+    return {
+        k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "PULUMI_", "GANGLINE_", "MOTO_"))
+    }
 
 
 def main() -> None:

@@ -36,7 +36,11 @@ def network(**settings: Any) -> Callable[[], None]:
         zones = settings.get("zones", ["us-east-1a", "us-east-1b"])
         subnets = {
             zone: ec2.Subnet(
-                f"subnet-{zone}", vpc_id=net.id, cidr_block=f"10.64.{16 * at}.0/20", availability_zone=zone, tags=tags
+                f"subnet-{zone}",
+                vpc_id=net.id,
+                cidr_block=f"10.64.{16 * at}.0/20",
+                availability_zone=zone,
+                tags=tags,
             )
             for at, zone in enumerate(zones)
         }
@@ -51,7 +55,11 @@ def network(**settings: Any) -> Callable[[], None]:
         for zone, subnet in subnets.items():
             ec2.RouteTableAssociation(f"table-{zone}", route_table_id=table.id, subnet_id=subnet.id)
         ec2.VpcEndpoint(
-            "s3", vpc_id=net.id, service_name="com.amazonaws.us-east-1.s3", route_table_ids=[table.id], tags=tags
+            "s3",
+            vpc_id=net.id,
+            service_name="com.amazonaws.us-east-1.s3",
+            route_table_ids=[table.id],
+            tags=tags,
         )
         group = ec2.SecurityGroup("group", vpc_id=net.id, description="nodes", tags=tags)
         for name, kind in (("in", vpc.SecurityGroupIngressRule), ("out", vpc.SecurityGroupEgressRule)):
@@ -128,7 +136,10 @@ def test_up_preview_change_drift_replace_destroy(stack: Stack, aws: Account) -> 
 
     other = aws.image("another")
     replaced = stack.step("up", image=other)
-    assert (replaced["replace"], replaced["update"]) == (2, 2)  # both nodes; the template and the facts of its version
+    assert (replaced["replace"], replaced["update"]) == (
+        2,
+        2,
+    )  # both nodes; the template and the facts of its version
 
     assert stack.step("destroy") == {"delete": 23}
     assert [bill for bill in aws.bills() if bill["ended"] is None] == []

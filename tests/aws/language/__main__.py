@@ -1,7 +1,7 @@
 """The host's process: `python -m tests.aws.language … ENGINE` prints its port and runs programs until the engine ends.
 
-Comes in: the engine's address as the last argument, LanguageRuntime of pulumi/language.proto. Goes out: the port on stdout,
-one process of `tests.aws.language.program` for each run. Called by: the engine.
+Comes in: the engine's address as the last argument, LanguageRuntime of pulumi/language.proto. Goes out: the port on
+stdout, one process of `tests.aws.language.program` for each run. Called by: the engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One run of a Pulumi program: `python -m tests.aws.language.program` with the engine's request as JSON on stdin.
 
-Comes in: project, stack, configuration, addresses, and the folder of the program. Goes out: its resources, to the engine;
-exit code 0, 32 where Pulumi has said what is wrong, else 1 with the traceback. Called by: `Host.Run`.
+Comes in: project, stack, configuration, addresses, and the folder of the program. Goes out: its resources, to the
+engine; exit code 0, 32 where Pulumi has said what is wrong, else 1 with the traceback. Called by: `Host.Run`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def main(asked: dict[str, Any]) -> int:
         )
     )  # fmt: skip
     set_all_config(asked.get("config", {}), asked.get("configSecretKeys", []))
-    entry = Path(info.get("program_directory") or os.getcwd(), info.get("entry_point") or asked.get("program", "."))
+    entry = Path(
+        info.get("program_directory") or os.getcwd(), info.get("entry_point") or asked.get("program", ".")
+    )
     # `__main__.py` of a folder finds its neighbours, as with the real host.
     sys.path.insert(0, str(entry if entry.is_dir() else entry.parent))
     loop = asyncio.new_event_loop()

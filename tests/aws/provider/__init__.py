@@ -1,8 +1,8 @@
 """A stand-in for Pulumi's AWS provider, for tests: the real engine talks to it, and it talks boto3 to the moto server.
 
 Comes in: gRPC of the engine. Goes out: what the types of `kinds` say. Called by: the engine, which finds the program
-`pulumi-resource-aws` of tests.aws.fixture on PATH before any plugin of its own. It has the types that Gangline's stack uses
-and no others; it knows no schema, which Python programs don't need.
+`pulumi-resource-aws` of tests.aws.fixture on PATH before any plugin of its own. It has the types that Gangline's stack
+uses and no others; it knows no schema, which Python programs don't need.
 
     __main__.py  the process: prints its port, serves, ends with the engine
     server.py    the gRPC service: check, diff, create, read, update, delete, invoke

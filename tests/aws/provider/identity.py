@@ -182,7 +182,12 @@ kind(
 
 
 def _put_parameter(c: Clients, i: Values) -> str:
-    extra = {"description": "Description", "tier": "Tier", "keyId": "KeyId", "allowedPattern": "AllowedPattern"}
+    extra = {
+        "description": "Description",
+        "tier": "Tier",
+        "keyId": "KeyId",
+        "allowedPattern": "AllowedPattern",
+    }
     c.ssm.put_parameter(
         Name=i["name"], Type=i["type"], Value=i.get("value", i.get("insecureValue")), Tags=_tags(c, i),
         **{theirs: i[ours] for ours, theirs in extra.items() if i.get(ours)},

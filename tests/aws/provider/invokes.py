@@ -18,7 +18,12 @@ def _caller(c: Clients, _: Values) -> Values:
 
 
 def _partition(c: Clients, _: Values) -> Values:
-    return {"partition": "aws", "dnsSuffix": "amazonaws.com", "reverseDnsPrefix": "com.amazonaws", "id": c.region}
+    return {
+        "partition": "aws",
+        "dnsSuffix": "amazonaws.com",
+        "reverseDnsPrefix": "com.amazonaws",
+        "id": c.region,
+    }
 
 
 def _region(c: Clients, _: Values) -> Values:
@@ -43,7 +48,9 @@ def _image(c: Clients, a: Values) -> Values:
     if not rows:
         raise LookupError("Your query returned no results. Please change your search criteria and try again.")
     if len(rows) > 1 and not a.get("mostRecent"):
-        raise LookupError("Your query returned more than one result. Please try a more specific search criteria.")
+        raise LookupError(
+            "Your query returned more than one result. Please try a more specific search criteria."
+        )
     row = max(rows, key=lambda each: str(each["CreationDate"]))
     return {
         "id": row["ImageId"], "imageId": row["ImageId"], "name": row.get("Name", ""),
@@ -53,7 +60,10 @@ def _image(c: Clients, a: Values) -> Values:
 
 
 def _subnets(c: Clients, a: Values) -> Values:
-    return {"ids": [row["SubnetId"] for row in c.ec2.describe_subnets(Filters=_filters(a))["Subnets"]], "id": c.region}
+    return {
+        "ids": [row["SubnetId"] for row in c.ec2.describe_subnets(Filters=_filters(a))["Subnets"]],
+        "id": c.region,
+    }
 
 
 def _subnet(c: Clients, a: Values) -> Values:

@@ -56,9 +56,9 @@ def _session() -> Any:
 class Kind:
     """One type. `create` returns an id; `read` all that can be seen, None where it is gone; both may raise ClientError.
 
-    `replace`: inputs that make a new one when they change. `computed`: outputs that only AWS knows. `moving`: those that a
-    change of inputs changes. `named`: the input that is made from Pulumi's name where it is absent. `tagged`: tags are kept
-    by EC2's CreateTags on the id.
+    `replace`: inputs that make a new one when they change. `computed`: outputs that only AWS knows. `moving`: those
+    that a change of inputs changes. `named`: the input that is made from Pulumi's name where it is absent. `tagged`:
+    tags are kept by EC2's CreateTags on the id.
     """
 
     create: Callable[[Clients, Values], str]
@@ -93,7 +93,12 @@ def code_of(wrong: ClientError) -> str:
 def gone(wrong: ClientError) -> bool:
     """Whether an error says that a thing does not exist."""
     code = code_of(wrong)
-    return "NotFound" in code or code in ("NoSuchEntity", "NoSuchBucket", "404", "InvalidPlacementGroup.Unknown")
+    return "NotFound" in code or code in (
+        "NoSuchEntity",
+        "NoSuchBucket",
+        "404",
+        "InvalidPlacementGroup.Unknown",
+    )
 
 
 def read_or_none(call: Callable[[], Any]) -> Any:

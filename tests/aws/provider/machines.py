@@ -52,7 +52,9 @@ def _see_template(c: Clients, identity: str, old: Values) -> Values | None:
 def _change_template(c: Clients, identity: str, old: Values, new: Values) -> None:
     if _template_data(old) == _template_data(new):
         return
-    made = c.ec2.create_launch_template_version(LaunchTemplateId=identity, LaunchTemplateData=_template_data(new))
+    made = c.ec2.create_launch_template_version(
+        LaunchTemplateId=identity, LaunchTemplateData=_template_data(new)
+    )
     if new.get("updateDefaultVersion"):
         number = str(made["LaunchTemplateVersion"]["VersionNumber"])
         c.ec2.modify_launch_template(LaunchTemplateId=identity, DefaultVersion=number)
@@ -79,7 +81,9 @@ def _make_placement(c: Clients, i: Values) -> str:
 
 
 def _see_placement(c: Clients, identity: str, _: Values) -> Values | None:
-    row = first(read_or_none(lambda: c.ec2.describe_placement_groups(GroupNames=[identity])), "PlacementGroups")
+    row = first(
+        read_or_none(lambda: c.ec2.describe_placement_groups(GroupNames=[identity])), "PlacementGroups"
+    )
     return row and {
         "name": row["GroupName"], "strategy": row["Strategy"], "placementGroupId": row["GroupId"],
         "arn": row["GroupArn"], "tags": tags_of(row),
@@ -111,9 +115,16 @@ def _asked(c: Clients, i: Values) -> dict[str, Any]:
         "vpcSecurityGroupIds": "SecurityGroupIds", "privateIp": "PrivateIpAddress", "ebsOptimized": "EbsOptimized",
         "disableApiTermination": "DisableApiTermination",
     }  # fmt: skip
-    asked: dict[str, Any] = {theirs: i[ours] for ours, theirs in plain.items() if i.get(ours) not in (None, [], "")}
+    asked: dict[str, Any] = {
+        theirs: i[ours] for ours, theirs in plain.items() if i.get(ours) not in (None, [], "")
+    }
     shape = shapes.request("ec2", "RunInstances")
-    nested = ("metadataOptions", "launchTemplate", "capacityReservationSpecification", "instanceMarketOptions")
+    nested = (
+        "metadataOptions",
+        "launchTemplate",
+        "capacityReservationSpecification",
+        "instanceMarketOptions",
+    )
     for name in nested:
         if i.get(name):
             word = name[0].upper() + name[1:]
@@ -129,7 +140,10 @@ def _asked(c: Clients, i: Values) -> dict[str, Any]:
         asked["Placement"] = {name: value for name, value in placement.items() if value}
     _public_address(asked, i)
     asked["BlockDeviceMappings"] = _disks(i)
-    asked["TagSpecifications"] = [*tag_spec(c, i, "instance"), *tag_spec(c, {"tags": i.get("volumeTags")}, "volume")]
+    asked["TagSpecifications"] = [
+        *tag_spec(c, i, "instance"),
+        *tag_spec(c, {"tags": i.get("volumeTags")}, "volume"),
+    ]
     return {name: value for name, value in asked.items() if value != []}
 
 
@@ -239,7 +253,9 @@ def _see_volume(c: Clients, identity: str, _: Values) -> Values | None:
 
 def _change_volume(c: Clients, identity: str, old: Values, new: Values) -> None:
     moved = {"size": "Size", "type": "VolumeType", "iops": "Iops", "throughput": "Throughput"}
-    asked = {theirs: new[ours] for ours, theirs in moved.items() if ours in new and new[ours] != old.get(ours)}
+    asked = {
+        theirs: new[ours] for ours, theirs in moved.items() if ours in new and new[ours] != old.get(ours)
+    }
     if asked:
         c.ec2.modify_volume(VolumeId=identity, **asked)
 
@@ -270,7 +286,9 @@ def _see_attachment(c: Clients, identity: str, _: Values) -> Values | None:
 def _end_attachment(c: Clients, _: str, outputs: Values) -> None:
     if outputs.get("stopInstanceBeforeDetaching"):
         c.ec2.stop_instances(InstanceIds=[outputs["instanceId"]])
-    c.ec2.detach_volume(VolumeId=outputs["volumeId"], InstanceId=outputs["instanceId"], Device=outputs["deviceName"])
+    c.ec2.detach_volume(
+        VolumeId=outputs["volumeId"], InstanceId=outputs["instanceId"], Device=outputs["deviceName"]
+    )
 
 
 kind(

@@ -49,12 +49,17 @@ def _see_vpc(c: Clients, identity: str, _: Values) -> Values | None:
     if row is None:
         return None
     said = {
-        name: c.ec2.describe_vpc_attribute(VpcId=identity, Attribute=name)[name[0].upper() + name[1:]]["Value"]
+        name: c.ec2.describe_vpc_attribute(VpcId=identity, Attribute=name)[name[0].upper() + name[1:]][
+            "Value"
+        ]
         for name in ("enableDnsSupport", "enableDnsHostnames")
     }
     main = first(
         c.ec2.describe_route_tables(
-            Filters=[{"Name": "vpc-id", "Values": [identity]}, {"Name": "association.main", "Values": ["true"]}]
+            Filters=[
+                {"Name": "vpc-id", "Values": [identity]},
+                {"Name": "association.main", "Values": ["true"]},
+            ]
         ),
         "RouteTables",
     )
@@ -148,7 +153,14 @@ def _end_gateway(c: Clients, identity: str, outputs: Values) -> None:
 
 kind(
     "aws:ec2/internetGateway:InternetGateway",
-    Kind(_make_gateway, _see_gateway, _end_gateway, tagged=True, replace=words("vpcId"), computed=("arn", "ownerId")),
+    Kind(
+        _make_gateway,
+        _see_gateway,
+        _end_gateway,
+        tagged=True,
+        replace=words("vpcId"),
+        computed=("arn", "ownerId"),
+    ),
 )
 
 
@@ -245,7 +257,11 @@ def _see_table(c: Clients, identity: str, old: Values) -> Values | None:
     row = first(read_or_none(lambda: c.ec2.describe_route_tables(RouteTableIds=[identity])), "RouteTables")
     if row is None:
         return None
-    routes = [_route(each) for each in row["Routes"] if each.get("GatewayId") != "local" and "DestinationCidrBlock" in each]
+    routes = [
+        _route(each)
+        for each in row["Routes"]
+        if each.get("GatewayId") != "local" and "DestinationCidrBlock" in each
+    ]
     return {
         "vpcId": row["VpcId"], "tags": tags_of(row), "ownerId": c.account(),
         "arn": f"arn:aws:ec2:{c.region}:{c.account()}:route-table/{identity}",
@@ -255,7 +271,9 @@ def _see_table(c: Clients, identity: str, old: Values) -> Values | None:
 
 def _route(row: dict[str, Any]) -> Values:
     known = {"GatewayId": "gatewayId", "NatGatewayId": "natGatewayId", "TransitGatewayId": "transitGatewayId"}
-    return {"cidrBlock": row["DestinationCidrBlock"]} | {ours: row[aws] for aws, ours in known.items() if row.get(aws)}
+    return {"cidrBlock": row["DestinationCidrBlock"]} | {
+        ours: row[aws] for aws, ours in known.items() if row.get(aws)
+    }
 
 
 kind(
@@ -280,7 +298,11 @@ def _see_route(c: Clients, identity: str, _: Values) -> Values | None:
     for route in row["Routes"] if row else []:
         if route.get("DestinationCidrBlock") == block:
             found = _route(route)
-            return {"routeTableId": table, "destinationCidrBlock": found.pop("cidrBlock"), "state": "active"} | found
+            return {
+                "routeTableId": table,
+                "destinationCidrBlock": found.pop("cidrBlock"),
+                "state": "active",
+            } | found
     return None
 
 
@@ -290,7 +312,9 @@ def _end_route(c: Clients, identity: str, _: Values) -> None:
 
 
 def _change_route(c: Clients, _identity: str, _old: Values, i: Values) -> None:
-    c.ec2.replace_route(RouteTableId=i["routeTableId"], DestinationCidrBlock=i["destinationCidrBlock"], **_way(i))
+    c.ec2.replace_route(
+        RouteTableId=i["routeTableId"], DestinationCidrBlock=i["destinationCidrBlock"], **_way(i)
+    )
 
 
 kind(
@@ -330,7 +354,11 @@ kind(
 
 
 def _make_endpoint(c: Clients, i: Values) -> str:
-    listed = {"routeTableIds": "RouteTableIds", "subnetIds": "SubnetIds", "securityGroupIds": "SecurityGroupIds"}
+    listed = {
+        "routeTableIds": "RouteTableIds",
+        "subnetIds": "SubnetIds",
+        "securityGroupIds": "SecurityGroupIds",
+    }
     made = c.ec2.create_vpc_endpoint(
         VpcId=i["vpcId"], ServiceName=i["serviceName"], VpcEndpointType=i.get("vpcEndpointType", "Gateway"),
         TagSpecifications=tag_spec(c, i, "vpc-endpoint"),
@@ -390,7 +418,9 @@ def _make_group(c: Clients, i: Values) -> str:
     )  # fmt: skip
     identity: str = made["GroupId"]
     # As the real provider does: EC2 lets a new group send anywhere, a Pulumi group only where a rule says so.
-    c.ec2.revoke_security_group_egress(GroupId=identity, IpPermissions=[_permission({"cidrIpv4": "0.0.0.0/0"})])
+    c.ec2.revoke_security_group_egress(
+        GroupId=identity, IpPermissions=[_permission({"cidrIpv4": "0.0.0.0/0"})]
+    )
     _change_group(c, identity, {}, i)
     return identity
 
@@ -462,7 +492,11 @@ def _rule_kind(way: str) -> Kind:
         row = first(ask, "SecurityGroupRules")
         if row is None:
             return None
-        ports = {"fromPort": row.get("FromPort"), "toPort": row.get("ToPort")} if row["IpProtocol"] != "-1" else {}
+        ports = (
+            {"fromPort": row.get("FromPort"), "toPort": row.get("ToPort")}
+            if row["IpProtocol"] != "-1"
+            else {}
+        )
         return ports | {
             "securityGroupId": row["GroupId"], "ipProtocol": row["IpProtocol"], "cidrIpv4": row.get("CidrIpv4"),
             "referencedSecurityGroupId": row.get("ReferencedGroupInfo", {}).get("GroupId"),

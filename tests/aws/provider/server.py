@@ -96,10 +96,13 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         differing = [name for name in values.changed(old, new) if name not in request.ignoreChanges]
         if not differing:
             return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
-        replacing = [name for name in differing if name in kind.replace or (kind.update is None and name != "tags")]
+        replacing = [
+            name for name in differing if name in kind.replace or (kind.update is None and name != "tags")
+        ]
         detailed = {
             name: provider_pb2.PropertyDiff(
-                kind=INPUT_DIFFERS.UPDATE_REPLACE if name in replacing else INPUT_DIFFERS.UPDATE, inputDiff=True
+                kind=INPUT_DIFFERS.UPDATE_REPLACE if name in replacing else INPUT_DIFFERS.UPDATE,
+                inputDiff=True,
             )
             for name in differing
         }
@@ -164,7 +167,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             new = {**new, name: old[name]} if name in old else {k: v for k, v in new.items() if k != name}
         if request.preview:
             known = values.read(request.olds)
-            unknown = {name: values.UNKNOWN for name in kind.moving}
+            unknown = dict.fromkeys(kind.moving, values.UNKNOWN)
             return provider_pb2.UpdateResponse(properties=values.write(self._outputs(new, known | unknown)))
         if kind.update:
             kind.update(self.clients, request.id, old, new)

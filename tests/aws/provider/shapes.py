@@ -1,4 +1,4 @@
-"""Pulumi's words to AWS's and back, led by botocore's model of a request: what is a number or a truth there becomes one.
+"""Pulumi's words to AWS's and back, led by botocore's model of a request: a text that is a number there becomes one.
 
 Comes in: nested values in Pulumi's words (`networkInterfaces`, texts for truths). Goes out: members of a botocore shape
 (`NetworkInterfaces`, booleans), and back. Called by: machines, storage.
@@ -55,7 +55,9 @@ def from_aws(value: Any, like: Any) -> Any:
         named = {name: value.get(_aws(name)) for name in like}
         return {name: from_aws(part, like[name]) for name, part in named.items() if part is not None}
     if isinstance(like, list) and isinstance(value, list):
-        return [from_aws(part, like[min(at, len(like) - 1)]) if like else part for at, part in enumerate(value)]
+        return [
+            from_aws(part, like[min(at, len(like) - 1)]) if like else part for at, part in enumerate(value)
+        ]
     if isinstance(like, str) and isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(like, str) else value

@@ -30,7 +30,11 @@ LUSTRE = words(
 
 def _make_lustre(c: Clients, i: Values) -> str:
     shape = shapes.request("fsx", "CreateFileSystem").members["LustreConfiguration"]  # type: ignore[attr-defined]
-    more = {"kmsKeyId": "KmsKeyId", "storageType": "StorageType", "fileSystemTypeVersion": "FileSystemTypeVersion"}
+    more = {
+        "kmsKeyId": "KmsKeyId",
+        "storageType": "StorageType",
+        "fileSystemTypeVersion": "FileSystemTypeVersion",
+    }
     made = c.fsx.create_file_system(
         FileSystemType="LUSTRE", StorageCapacity=int(i["storageCapacity"]), SubnetIds=[i["subnetIds"]],
         SecurityGroupIds=i.get("securityGroupIds") or [], Tags=_tags(c, i),

@@ -1,4 +1,4 @@
-"""A moto server that acts more like EC2: what it lacks is added, what it gets wrong is mended, and it can be told to fail.
+"""A moto server that acts more like EC2: it has what that lacks, and can be told to fail.
 
 Comes in: HTTP on loopback. Goes out: answers of EC2, IAM, SSM, STS, FSx, EFS, S3, pricing and quotas. Called by:
 tests.aws.moto_server, which starts `python -m tests.aws.server` as a process of its own. Nothing in site-packages is

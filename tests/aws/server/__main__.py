@@ -1,7 +1,7 @@
-"""The server's process: `python -m tests.aws.server` listens on a free port of loopback and prints it as its first line.
+"""The server's process: `python -m tests.aws.server` listens on a free port of loopback and prints it.
 
-Comes in: stdin, which the starter holds open. Goes out: the port on stdout. Called by: tests.aws.moto_server. The process
-ends when stdin ends, so it outlives no test run, however that was killed.
+Comes in: stdin, which the starter holds open. Goes out: the port on stdout. Called by: tests.aws.moto_server. The
+process ends when stdin ends, so it outlives no test run, however that was killed.
 """
 
 from __future__ import annotations

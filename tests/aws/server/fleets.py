@@ -105,7 +105,9 @@ def _offerings(
             "Version": str(template.number),
         }  # fmt: skip
         for override in config.get("Overrides") or [{}]:
-            spec = base | {key: override[key] for key in ("ImageId", "InstanceType", "SubnetId") if key in override}
+            spec = base | {
+                key: override[key] for key in ("ImageId", "InstanceType", "SubnetId") if key in override
+            }
             if zone := override.get("AvailabilityZone"):
                 spec["Placement"] = (spec.get("Placement") or {}) | {"AvailabilityZone": zone}
             if placement := override.get("Placement"):
@@ -172,7 +174,13 @@ def _delete_fleets(self: EC2Response) -> ActionResult:
         ids = [one for row in kept["answer"]["Instances"] for one in row["InstanceIds"]]
         if ids:
             self.ec2_backend.terminate_instances(ids)
-        rows.append({"FleetId": fleet, "PreviousFleetState": kept["state"], "CurrentFleetState": "deleted_terminating"})
+        rows.append(
+            {
+                "FleetId": fleet,
+                "PreviousFleetState": kept["state"],
+                "CurrentFleetState": "deleted_terminating",
+            }
+        )
         kept["state"] = "deleted_terminating"
     return ActionResult({"SuccessfulFleetDeletions": rows, "UnsuccessfulFleetDeletions": []})
 

@@ -92,7 +92,9 @@ def _hook(name: str, body: bytes) -> Any:
             return GROUND.misfits
         assert name == "bills", name
         now = GROUND.now().timestamp()
-        return [asdict(bill) | {"seconds": (bill.ended or now) - bill.began} for bill in GROUND.bills.values()]
+        return [
+            asdict(bill) | {"seconds": (bill.ended or now) - bill.began} for bill in GROUND.bills.values()
+        ]
 
 
 def _reset() -> None:
@@ -103,7 +105,7 @@ def _reset() -> None:
 
 
 def _set(wanted: dict[str, Any]) -> None:
-    """Faults and rooms are added; all else becomes what is said. A row may have type, zone and market, and its own words."""
+    """Faults and rooms are added; all else becomes what is said. A row may name an offering: type, zone, market."""
     for row in wanted.pop("faults", []):
         GROUND.faults.append(Fault(offering=_offering(row), **row))
     for row in wanted.pop("rooms", []):

@@ -40,9 +40,9 @@ class Offering:
 class Fault:
     """A failure that waits for a request.
 
-    `operation`: the call that fails; empty: launches of `offering`, in RunInstances as an error of the call, in CreateFleet
-    as one about that offering in an answer of status 200, as EC2 does. `code` and `message`: the error. `times`: how often,
-    None for ever. `silence`: `before` cuts the connection instead of acting, `after` acts and then cuts it.
+    `operation`: the call that fails; empty: launches of `offering`, in RunInstances as an error of the call, in
+    CreateFleet as one about that offering in an answer of status 200, as EC2 does. `code` and `message`: the error. `times`: how
+    often, None for ever. `silence`: `before` cuts the connection instead of acting, `after` acts and then cuts it.
     """
 
     operation: str = ""
@@ -94,7 +94,9 @@ class Ground:
     fleets: dict[str, dict[str, Any]] = field(default_factory=dict)
     groups: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     reservations: dict[str, dict[str, Any]] = field(default_factory=dict)
-    partial: list[int] = field(default_factory=list)  # fleets to come end with so many instances, whatever was asked
+    partial: list[int] = field(
+        default_factory=list
+    )  # fleets to come end with so many instances, whatever was asked
     minted: int = 0
     ahead_s: float = 0.0
 

@@ -1,7 +1,7 @@
 """Every request on its way into moto: one at a time, read and checked by botocore's model, noted, and made to fail.
 
-Comes in: requests as moto's responses see them. Goes out: moto's answer, an error of the service, or `Silence`. Called by:
-`install`, which `__main__` calls once, puts it between moto's HTTP front and its responses.
+Comes in: requests as moto's responses see them. Goes out: moto's answer, an error of the service, or `Silence`. Called
+by: moto, after `install`, which `__main__` calls once, puts it between moto's HTTP front and its responses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHECKED = frozenset({"ec2", "iam", "ssm", "sts", "fsx", "efs", "service-quotas"}
 QUERY = frozenset({"ec2", "query"})
 
 
-class Silence(Exception):  # noqa: N818 - it is not an error of ours: the front cuts the connection for it
+class Silence(Exception):
     """The connection is to be cut without an answer."""
 
 
@@ -65,7 +65,6 @@ def _guarded(response: BaseResponse, request: Any) -> Any:
 def _read(response: BaseResponse, model: OperationModel, request: Any) -> dict[str, Any]:
     normal = normalize_request(request)
     protocol = determine_request_protocol(model.service_model, normal.content_type)  # type: ignore[arg-type]
-    match = response.uri_match
     read: dict[str, Any] = PROTOCOL_PARSERS[protocol](model).parse(
         {
             "method": normal.method,
@@ -73,7 +72,7 @@ def _read(response: BaseResponse, model: OperationModel, request: Any) -> dict[s
             "headers": normal.headers,
             "body": normal.data,
             "url_path": normal.path,
-            "url_params": match.groupdict() if match else {},
+            "url_params": response.uri_match or {},
         }
     )
     return read
@@ -102,7 +101,9 @@ def _words_of(shape: Shape, value: Any, at: str) -> list[str]:
     if shape.type_name == "structure" and isinstance(value, dict):
         members = shape.members  # type: ignore[attr-defined]
         found = (
-            _words_of(members[name], part, f"{at}.{name}") if name in members else [f"unknown parameter {at}.{name}"]
+            _words_of(members[name], part, f"{at}.{name}")
+            if name in members
+            else [f"unknown parameter {at}.{name}"]
             for name, part in value.items()
         )
         return [word for words in found for word in words]

@@ -1,6 +1,6 @@
 """What EC2 does not delete while it is used: subnets, security groups, networks.
 
-Comes in: moto's delete calls. Goes out: moto's answer, or DependencyViolation. Called by: EC2's clients after `install`.
+Comes in: moto's delete calls. Goes out: moto's answer, or DependencyViolation. Called by: clients, after `install`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def _subnet_used(self: EC2Response, subnet: str) -> bool:
         for eni in instance.nics.values()
     )
     gateways = any(
-        gateway.subnet_id == subnet and gateway.state != "deleted" for gateway in backend.nat_gateways.values()
+        gateway.subnet_id == subnet and gateway.state != "deleted"
+        for gateway in backend.nat_gateways.values()
     )
     mounts = efs_backends[self.current_account][self.region].mount_targets_by_id.values()
     return instances or gateways or any(mount.subnet_id == subnet for mount in mounts)

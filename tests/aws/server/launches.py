@@ -1,7 +1,7 @@
 """RunInstances with all that a request and its launch template say: interfaces, placement, profile, tags, token.
 
-Comes in: parameters of RunInstances or of one offering of a fleet. Goes out: running instances of moto. Called by: EC2's
-clients after `install`, and fleets.
+Comes in: parameters of RunInstances or of one offering of a fleet. Goes out: running instances of moto. Called by:
+EC2's clients after `install`, and fleets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def once(operation: str, params: dict[str, Any]) -> Any:
         return None
     asked, answer = GROUND.tokens[operation, token]
     if asked != _digest(params):
-        raise EC2ClientError("IdempotentParameterMismatch", f"The client token {token} came with another request.")
+        raise EC2ClientError(
+            "IdempotentParameterMismatch", f"The client token {token} came with another request."
+        )
     return answer
 
 
@@ -122,7 +124,12 @@ def _numbered(launch: Launch) -> list[dict[str, Any]]:
     numbered = []
     for nic in launch.nics:
         card, device = int(nic.get("NetworkCardIndex") or 0), int(nic.get("DeviceIndex") or 0)
-        full = {"DeleteOnTermination": True, **nic, "SubnetId": launch.subnet.id, "DeviceIndex": card * CARD + device}
+        full = {
+            "DeleteOnTermination": True,
+            **nic,
+            "SubnetId": launch.subnet.id,
+            "DeviceIndex": card * CARD + device,
+        }
         if (card, device) != (0, 0) and nic.get("InterfaceType") != "efa-only":
             full["PrivateIpAddress"] = launch.subnet.get_available_subnet_ip(None)
         numbered.append(full)
@@ -167,7 +174,9 @@ def _run_instances(self: EC2Response) -> ActionResult:
                 "InvalidParameterCombination",
                 "Network interfaces and an instance-level subnet ID may not be specified on the same request",
             )
-        launch = _most_possible(prepare(self.ec2_backend, spec, int(params["MaxCount"])), int(params["MinCount"]))
+        launch = _most_possible(
+            prepare(self.ec2_backend, spec, int(params["MaxCount"])), int(params["MinCount"])
+        )
         self.error_on_dryrun()
         answer = _one_reservation(self.ec2_backend, start(launch, params.get("ClientToken", "")))
         remember("RunInstances", params, answer)

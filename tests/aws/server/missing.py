@@ -1,4 +1,4 @@
-"""What moto has no word for: placement groups, capacity reservations and blocks, spot prices, scores, topology, visibility.
+"""What moto has no word for: placement groups, capacity reservations and blocks, spot prices, topology, visibility.
 
 Comes in: EC2 requests. Goes out: EC2's answers, from the ground. Called by: EC2's clients after `install`.
 """
@@ -42,7 +42,9 @@ def _create_placement_group(self: EC2Response) -> ActionResult:
     params = self._get_params()
     key = (self.region, params["GroupName"])
     if key in GROUND.groups:
-        raise EC2ClientError("InvalidPlacementGroup.Duplicate", f"The Placement Group '{key[1]}' already exists.")
+        raise EC2ClientError(
+            "InvalidPlacementGroup.Duplicate", f"The Placement Group '{key[1]}' already exists."
+        )
     group = GROUND.mint("pg")
     GROUND.groups[key] = {
         "GroupName": key[1], "GroupId": group, "State": "available", "Strategy": params.get("Strategy", "cluster"),
@@ -214,10 +216,14 @@ def _get_spot_placement_scores(self: EC2Response) -> ActionResult:
     params = self._get_params()
     count = int(params["TargetCapacity"])
     rows = []
-    for zone in sorted({row["Location"] for row in INSTANCE_TYPE_OFFERINGS["availability-zone"][self.region]}):
+    for zone in sorted(
+        {row["Location"] for row in INSTANCE_TYPE_OFFERINGS["availability-zone"][self.region]}
+    ):
         rooms = [GROUND.room(Offering(type_, zone, "spot")) for type_ in params.get("InstanceTypes", [])]
         enough = any(room is None or room >= count for room in rooms)
-        rows.append({"Region": self.region, "AvailabilityZoneId": _zone_id(self, zone), "Score": 9 if enough else 1})
+        rows.append(
+            {"Region": self.region, "AvailabilityZoneId": _zone_id(self, zone), "Score": 9 if enough else 1}
+        )
     return ActionResult({"SpotPlacementScores": rows})
 
 

@@ -35,7 +35,9 @@ def answer(operation: str, body: bytes) -> tuple[int, dict[str, Any]]:
         if (fault := GROUND.call_fault(operation)) and fault.code:
             return _error(note, fault.code, fault.message)
         if operation != "GetProducts" or params.get("ServiceCode") != "AmazonEC2":
-            return _error(note, "InvalidParameterException", f"{operation} of this service is not served here")
+            return _error(
+                note, "InvalidParameterException", f"{operation} of this service is not served here"
+            )
         return 200, _products(params)
 
 
@@ -55,7 +57,10 @@ def _products(params: dict[str, Any]) -> dict[str, Any]:
     fitting = [row for row in rows if filters.items() <= row["product"]["attributes"].items()]
     first = int(params.get("NextToken") or 0)
     last = first + int(params.get("MaxResults") or PAGE)
-    page: dict[str, Any] = {"FormatVersion": "aws_v1", "PriceList": [json.dumps(row) for row in fitting[first:last]]}
+    page: dict[str, Any] = {
+        "FormatVersion": "aws_v1",
+        "PriceList": [json.dumps(row) for row in fitting[first:last]],
+    }
     return page | ({"NextToken": str(last)} if last < len(fitting) else {})
 
 

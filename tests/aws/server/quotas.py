@@ -17,7 +17,10 @@ from tests.aws.server.ground import GROUND
 
 # Codes and names as service-quotas lists them: (families, market) -> code.
 CODES = {
-    ("standard", "on_demand"): ("L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"),
+    ("standard", "on_demand"): (
+        "L-1216C47A",
+        "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+    ),
     ("standard", "spot"): ("L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"),
     ("g", "on_demand"): ("L-DB2E81BA", "Running On-Demand G and VT instances"),
     ("g", "spot"): ("L-3819A6DF", "All G and VT Spot Instance Requests"),
@@ -59,7 +62,9 @@ def limit(type_: str, market: str) -> float | None:
 def used(type_: str, market: str) -> int:
     """What runs of the same quota."""
     mine = code(type_, market)
-    running = (bill for bill in GROUND.bills.values() if bill.ended is None and bill.market != "capacity_block")
+    running = (
+        bill for bill in GROUND.bills.values() if bill.ended is None and bill.market != "capacity_block"
+    )
     return sum(vcpus(bill.type) for bill in running if code(bill.type, bill.market) == mine)
 
 

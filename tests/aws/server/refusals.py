@@ -48,7 +48,9 @@ class Launch:
 
     @property
     def reservation(self) -> str:
-        target = (self.spec.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
+        target = (self.spec.get("CapacityReservationSpecification") or {}).get(
+            "CapacityReservationTarget"
+        ) or {}
         return str(target.get("CapacityReservationId") or "")
 
     @property
@@ -131,7 +133,10 @@ def _cards(launch: Launch) -> None:
     for nic in launch.nics:
         where = (int(nic.get("NetworkCardIndex") or 0), int(nic.get("DeviceIndex") or 0))
         if where[0] >= most:
-            refuse("InvalidParameterValue", f"{launch.type} has {most} network cards, there is no card {where[0]}.")
+            refuse(
+                "InvalidParameterValue",
+                f"{launch.type} has {most} network cards, there is no card {where[0]}.",
+            )
         if where in seen:
             refuse("InvalidParameterValue", f"Two interfaces have card {where[0]} and device {where[1]}.")
         seen.add(where)
@@ -147,9 +152,15 @@ def _efa(launch: Launch) -> None:
         refuse("InvalidParameterCombination", f"EFA interfaces are not supported on {launch.type}.")
     most = launch.network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 1)
     if len(asked) > most:
-        refuse("AttachmentLimitExceeded", f"{launch.type} has at most {most} EFA interfaces, not {len(asked)}.")
+        refuse(
+            "AttachmentLimitExceeded", f"{launch.type} has at most {most} EFA interfaces, not {len(asked)}."
+        )
     for nic in asked:
-        if nic["InterfaceType"] == "efa-only" and not nic.get("NetworkCardIndex") and not nic.get("DeviceIndex"):
+        if (
+            nic["InterfaceType"] == "efa-only"
+            and not nic.get("NetworkCardIndex")
+            and not nic.get("DeviceIndex")
+        ):
             refuse("InvalidParameterCombination", "An efa-only interface can't be the primary one.")
 
 
@@ -176,7 +187,9 @@ def _reservation(launch: Launch) -> None:
     if (found["InstanceType"], found["AvailabilityZone"]) != (launch.type, launch.zone):
         refuse("InvalidParameterCombination", f"{launch.reservation} is for another type or zone.")
     if (found["ReservationType"] == "capacity-block") != (launch.market == "capacity_block"):
-        refuse("InvalidParameterCombination", "MarketType capacity-block goes with capacity blocks, and only so.")
+        refuse(
+            "InvalidParameterCombination", "MarketType capacity-block goes with capacity blocks, and only so."
+        )
     if found["AvailableInstanceCount"] < launch.count:
         refuse("ReservationCapacityExceeded", f"{launch.reservation} has no room for {launch.count} more.")
 
@@ -187,7 +200,10 @@ def _quota(launch: Launch) -> None:
         return
     if launch.market == "spot":
         refuse("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
-    refuse("VcpuLimitExceeded", f"You have requested more vCPU capacity than your current vCPU limit of {limit:g}.")
+    refuse(
+        "VcpuLimitExceeded",
+        f"You have requested more vCPU capacity than your current vCPU limit of {limit:g}.",
+    )
 
 
 def _price(launch: Launch) -> None:
@@ -195,7 +211,10 @@ def _price(launch: Launch) -> None:
     most = options.get("MaxPrice")
     now = GROUND.spot_price(launch.type, launch.zone)
     if launch.market == "spot" and most is not None and float(most) < now:
-        refuse("SpotMaxPriceTooLow", f"Your Spot request price of {most} is lower than the minimum required {now}.")
+        refuse(
+            "SpotMaxPriceTooLow",
+            f"Your Spot request price of {most} is lower than the minimum required {now}.",
+        )
 
 
 def _told_to_fail(launch: Launch) -> None:
