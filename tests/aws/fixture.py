@@ -88,7 +88,7 @@ class Place:
             "PATH": os.pathsep.join([str(self.folder / "bin"), os.environ.get("PATH", "")]),
             "PULUMI_HOME": str(self.folder / "home"), "PULUMI_BACKEND_URL": f"file://{self.folder / 'state'}",
             "PULUMI_CONFIG_PASSPHRASE": "not a secret", "PULUMI_SKIP_UPDATE_CHECK": "true",
-            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true", "PULUMI_SKIP_CONFIRMATIONS": "true",
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         }  # fmt: skip
 
     def run(self, *words: str, cwd: Path, code: int | None = 0) -> subprocess.CompletedProcess[str]:

@@ -119,13 +119,10 @@ def _asked(c: Clients, i: Values) -> dict[str, Any]:
         theirs: i[ours] for ours, theirs in plain.items() if i.get(ours) not in (None, [], "")
     }
     shape = shapes.request("ec2", "RunInstances")
-    nested = (
-        "metadataOptions",
-        "launchTemplate",
-        "capacityReservationSpecification",
-        "instanceMarketOptions",
-    )
-    for name in nested:
+    if template := i.get("launchTemplate"):
+        known = {"id": "LaunchTemplateId", "name": "LaunchTemplateName", "version": "Version"}
+        asked["LaunchTemplate"] = {theirs: template[ours] for ours, theirs in known.items() if template.get(ours)}
+    for name in ("metadataOptions", "capacityReservationSpecification", "instanceMarketOptions"):
         if i.get(name):
             word = name[0].upper() + name[1:]
             asked[word] = shapes.to_aws(shape.members[word], i[name])  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
 from typing import Any
 
 from botocore.model import OperationModel, Shape
@@ -55,10 +56,22 @@ def _guarded(response: BaseResponse, request: Any) -> Any:
         raise Silence
     if fault and fault.code:
         return _error(response, note, fault.code, fault.message or fault.code)
-    answer = response.call_action()
-    note["error"] = _code_of(answer)
+    answer = _answer(response, note)
     if fault and fault.silence == "after":
         raise Silence
+    return answer
+
+
+def _answer(response: BaseResponse, note: dict[str, Any]) -> Any:
+    """moto's answer. Where moto or this server breaks, the test hears of it, and no client tries again."""
+    try:
+        answer = response.call_action()
+    except Exception as broken:  # noqa: BLE001 - whatever it is, it is a fault of the test ground
+        traceback.print_exc()
+        words = f"the test server broke at {note['operation']}: {broken!r}"
+        GROUND.misfits.append(words)
+        return _error(response, note, "TestServerBroke", words)
+    note["error"] = _code_of(answer)
     return answer
 
 
