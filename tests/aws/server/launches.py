@@ -204,6 +204,22 @@ def _one_reservation(backend: Any, instances: list[Instance]) -> Reservation:
     return one
 
 
+def _create_launch_template(self: EC2Response) -> ActionResult:
+    """moto writes the template's own tags among those of what is launched from it."""
+    answer: ActionResult = _MOTOS_CREATE(self)
+    said: Any = answer.result
+    version = self.ec2_backend.get_launch_template(said["LaunchTemplate"]["LaunchTemplateId"]).default_version()
+    specs = [spec for spec in version.data.get("TagSpecifications", []) if spec["ResourceType"] != "launch-template"]
+    if specs:
+        version.data["TagSpecifications"] = specs
+    else:
+        version.data.pop("TagSpecifications", None)
+    return answer
+
+
+_MOTOS_CREATE = EC2Response.create_launch_template
+
+
 def _attachment(eni: NetworkInterface) -> Attachment | None:
     if not eni.attachment_id:
         return None
@@ -227,6 +243,7 @@ _MOTOS_TERMINATE = Instance.terminate
 
 def install() -> None:
     """Put it in the place of moto's own."""
+    EC2Response.create_launch_template = _create_launch_template  # type: ignore[method-assign]
     EC2Response.run_instances = _run_instances  # type: ignore[method-assign]
     NetworkInterface.attachment = property(_attachment)  # type: ignore[assignment,method-assign]
     Instance.terminate = _terminate  # type: ignore[method-assign]
