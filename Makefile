@@ -70,6 +70,13 @@ schemas: setup ## Write schemas/ and docs/reference/ again from the code
 docs: setup ## Check that the documentation names only what exists
 	@$(PYTEST) -q tests/test_docs.py $(ARGS)
 
+.PHONY: engine aws
+engine: ## Build the Pulumi engine that tests/aws needs, if there is none (Go; 8 to 18 minutes the first time)
+	@$(PYTHON) -m tests.aws.engine build
+
+aws: setup ## Run the tests' own AWS account by hand: prints its endpoint, ends with Ctrl-C
+	@$(BIN)/python -m tests.aws.moto_server
+
 ##@ Measuring: options are make variables, as in `make bench-rate JOBS=1000 CLIENTS=8`
 # Each variable NAME=value of the command line reaches the benchmark as the environment variable BENCH_NAME.
 .PHONY: bench-rate bench-cli bench-agents bench-store bench-plan bench-up

@@ -1,4 +1,4 @@
-"""What a machine may lack and a test may need: root, the freezer, a tmpfs, data sets, an old Python, programs, hosts.
+"""What a machine may lack and a test may need: root, the freezer, a tmpfs, data, old Pythons, programs, hosts, Pulumi.
 
 In come capability names (from `@pytest.mark.needs("root")` or the variable GANGLINE_REQUIRE); out goes None where the
 machine has them, else a reason in words. tests/conftest.py turns a reason into a skip, or into a failure where

@@ -324,6 +324,6 @@ def test_ci_requires_only_what_probes_know() -> None:
     text = (ROOT / ".ci" / "run").read_text()
     named = {name for group in re.findall(r"require\+?=\(([^)]*)\)", text) for name in group.split()}
 
-    assert named >= {"root", "freezer", "tmpfs", "data", "git", "python3.10"}
+    assert named >= {"root", "freezer", "tmpfs", "data", "git", "python3.10", "pulumi"}
     assert sorted(named - capabilities.PROBES.keys()) == []
     assert text.rstrip().endswith("\nmake test")

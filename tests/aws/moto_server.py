@@ -108,7 +108,7 @@ class Account:
         self._ask("set", {"prices": {type_: dollars}})
 
     def visible_after(self, calls: int, *, gone_after: int = 0) -> None:
-        """New instances are seen after so many Describe calls; ended ones are shutting-down for `gone_after` of them."""
+        """New instances are seen after so many Describe calls, ended ones are shutting-down for `gone_after` more."""
         self._ask("set", {"hide_new_for": calls, "ending_for": gone_after})
 
     def pass_time(self, seconds: float) -> None:

@@ -75,7 +75,10 @@ def network(**settings: Any) -> Callable[[], None]:
             update_default_version=True, user_data=settings.get("user_data", "IyEvYmluL3No"),
             network_interfaces=[
                 {"device_index": 0, "network_card_index": 0, "security_groups": [group.id]},
-                {"device_index": 1, "network_card_index": 1, "interface_type": "efa-only", "security_groups": [group.id]},
+                {
+                    "device_index": 1, "network_card_index": 1, "interface_type": "efa-only",
+                    "security_groups": [group.id],
+                },
             ],
         )  # fmt: skip
         cluster = ec2.PlacementGroup("cluster", strategy="cluster", tags=tags)

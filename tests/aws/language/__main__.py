@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from google.protobuf import empty_pb2, json_format
+from google.protobuf import empty_pb2, json_format  # type: ignore[import-untyped]
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,5 +9,5 @@ uses and no others; it knows no schema, which Python programs don't need.
     values.py    values on the wire, unknown ones, and what differs
     kinds.py     what a type is: how it is made, read, changed, ended
     shapes.py    Pulumi's words to AWS's and back, led by botocore's models
-    network.py machines.py identity.py storage.py invokes.py     the types and functions themselves
+    network.py groups.py machines.py identity.py storage.py invokes.py     the types and functions themselves
 """

@@ -1,7 +1,7 @@
 """What a type of resource is to the provider, and the table of all of them.
 
-Comes in: the functions of network, machines, identity and storage. Goes out: `KINDS` by Pulumi's type token. Called by:
-server.
+Comes in: the functions of network, groups, machines, identity and storage. Goes out: `KINDS` by Pulumi's type
+token. Called by: server.
 """
 
 from __future__ import annotations

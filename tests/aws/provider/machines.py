@@ -19,7 +19,7 @@ TEMPLATE_OWN = words("name namePrefix description tags tagsAll updateDefaultVers
 
 
 def _template_data(i: Values) -> dict[str, Any]:
-    shape = shapes.request("ec2", "CreateLaunchTemplateVersion").members["LaunchTemplateData"]  # type: ignore[attr-defined]
+    shape = shapes.request("ec2", "CreateLaunchTemplateVersion").members["LaunchTemplateData"]
     data: dict[str, Any] = shapes.to_aws(shape, {k: v for k, v in i.items() if k not in TEMPLATE_OWN})
     return data
 
@@ -121,11 +121,13 @@ def _asked(c: Clients, i: Values) -> dict[str, Any]:
     shape = shapes.request("ec2", "RunInstances")
     if template := i.get("launchTemplate"):
         known = {"id": "LaunchTemplateId", "name": "LaunchTemplateName", "version": "Version"}
-        asked["LaunchTemplate"] = {theirs: template[ours] for ours, theirs in known.items() if template.get(ours)}
+        asked["LaunchTemplate"] = {
+            theirs: template[ours] for ours, theirs in known.items() if template.get(ours)
+        }
     for name in ("metadataOptions", "capacityReservationSpecification", "instanceMarketOptions"):
         if i.get(name):
             word = name[0].upper() + name[1:]
-            asked[word] = shapes.to_aws(shape.members[word], i[name])  # type: ignore[attr-defined]
+            asked[word] = shapes.to_aws(shape.members[word], i[name])
     if i.get("userDataBase64"):
         asked["UserData"] = base64.b64decode(i["userDataBase64"]).decode()
     elif i.get("userData"):
@@ -157,7 +159,7 @@ def _public_address(asked: dict[str, Any], i: Values) -> None:
 
 def _disks(i: Values) -> list[dict[str, Any]]:
     root = [{"deviceName": "/dev/sda1"} | i["rootBlockDevice"]] if i.get("rootBlockDevice") else []
-    shape = shapes.request("ec2", "RunInstances").members["BlockDeviceMappings"].member.members["Ebs"]  # type: ignore[attr-defined]
+    shape = shapes.request("ec2", "RunInstances").members["BlockDeviceMappings"].member.members["Ebs"]
     return [
         {"DeviceName": disk["deviceName"], "Ebs": shapes.to_aws(shape, disk)}
         for disk in [*root, *(i.get("ebsBlockDevices") or [])]

@@ -11,19 +11,19 @@ import json
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 from botocore.exceptions import BotoCoreError, ClientError
-from google.protobuf import any_pb2, empty_pb2
+from google.protobuf import any_pb2, empty_pb2  # type: ignore[import-untyped]
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from tests.aws.provider import identity, machines, network, storage, values
+from tests.aws.provider import groups, identity, machines, network, storage, values
 from tests.aws.provider.invokes import INVOKES
 from tests.aws.provider.kinds import KINDS, Clients, Kind, Values, Wait
 
 VERSION = "7.51.1"
-TABLES = (identity, machines, network, storage)  # importing them fills KINDS
+TABLES = (groups, identity, machines, network, storage)  # importing them fills KINDS
 INPUT_DIFFERS = provider_pb2.PropertyDiff.Kind
 
 
@@ -124,7 +124,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             self._half_made(context, made, inputs, str(wrong))
         return provider_pb2.CreateResponse(id=made, properties=values.write(self._outputs(inputs, seen)))
 
-    def _half_made(self, context: Any, made: str, inputs: Values, why: str) -> None:
+    def _half_made(self, context: Any, made: str, inputs: Values, why: str) -> NoReturn:
         """It exists, but is not as it should be: the engine keeps it in the state, and the next update goes on."""
         detail = provider_pb2.ErrorResourceInitFailed(
             id=made, properties=values.write(inputs), inputs=values.write(inputs), reasons=[why]
@@ -134,6 +134,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=why, details=[packed])
         context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
         context.abort(grpc.StatusCode.UNKNOWN, why)
+        raise AssertionError(why)  # abort does not return
 
     @_said
     def Read(self, request: Any, context: Any) -> Any:  # noqa: N802

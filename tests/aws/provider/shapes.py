@@ -32,14 +32,14 @@ def to_aws(shape: Shape, value: Any) -> Any:
     if shape.type_name == "structure":
         members = {_aws(name): part for name, part in value.items()}
         return {
-            name: to_aws(shape.members[name], part)  # type: ignore[attr-defined]
+            name: to_aws(shape.members[name], part)
             for name, part in members.items()
-            if name in shape.members and part is not None  # type: ignore[attr-defined]
+            if name in shape.members and part is not None
         }
     if shape.type_name == "list":
         if isinstance(value, dict):  # tags
             return [{"Key": key, "Value": text} for key, text in sorted(value.items())]
-        return [to_aws(shape.member, part) for part in value]  # type: ignore[attr-defined]
+        return [to_aws(shape.member, part) for part in value]
     if shape.type_name == "boolean":
         return value if isinstance(value, bool) else str(value).lower() == "true"
     if shape.type_name in ("integer", "long"):

@@ -29,7 +29,7 @@ LUSTRE = words(
 
 
 def _make_lustre(c: Clients, i: Values) -> str:
-    shape = shapes.request("fsx", "CreateFileSystem").members["LustreConfiguration"]  # type: ignore[attr-defined]
+    shape = shapes.request("fsx", "CreateFileSystem").members["LustreConfiguration"]
     more = {
         "kmsKeyId": "KmsKeyId",
         "storageType": "StorageType",
@@ -92,7 +92,7 @@ def _make_efs(c: Clients, i: Values) -> str:
     token = {"CreationToken": i["creationToken"]} if i.get("creationToken") else {}
     identity = str(c.efs.create_file_system(Tags=_tags(c, i), **token, **asked)["FileSystemId"])
     if i.get("lifecyclePolicies"):
-        shape = shapes.request("efs", "PutLifecycleConfiguration").members["LifecyclePolicies"]  # type: ignore[attr-defined]
+        shape = shapes.request("efs", "PutLifecycleConfiguration").members["LifecyclePolicies"]
         rules = shapes.to_aws(shape, i["lifecyclePolicies"])
         c.efs.put_lifecycle_configuration(FileSystemId=identity, LifecyclePolicies=rules)
     return identity

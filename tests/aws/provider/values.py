@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf import json_format, struct_pb2
+from google.protobuf import json_format, struct_pb2  # type: ignore[import-untyped]
 
 # The engine's word for a value that is not known yet (pulumi/sdk: resource/plugin/rpc.go).
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"

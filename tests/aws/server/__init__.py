@@ -6,6 +6,7 @@ touched: methods are put on moto's classes when the process starts.
 
     front.py     WSGI: the hooks below /_ground, prices, and connections that are cut instead of answered
     guard.py     every request: one at a time, read by botocore's model and checked against it, noted, made to fail
+    onto.py      puts functions on moto's classes
     ground.py    what tests set and read: faults, capacity, quotas, prices, time, calls, bills
     launches.py  RunInstances and the launching half of CreateFleet, with what EC2 refuses
     refusals.py  those refusals, one function each

@@ -7,7 +7,7 @@ Other types of fleet stay moto's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from moto.core.responses import ActionResult
@@ -17,6 +17,7 @@ from moto.ec2.utils import convert_tag_spec
 
 from tests.aws.server import launches
 from tests.aws.server.ground import GROUND
+from tests.aws.server.onto import put
 from tests.aws.server.refusals import Launch, check
 
 MARKETS = {"on-demand": "on_demand", "spot": "spot", "capacity-block": "capacity_block"}
@@ -185,13 +186,16 @@ def _delete_fleets(self: EC2Response) -> ActionResult:
     return ActionResult({"SuccessfulFleetDeletions": rows, "UnsuccessfulFleetDeletions": []})
 
 
-_MOTOS: dict[str, Any] = {
+_MOTOS: dict[str, Callable[[EC2Response], ActionResult]] = {
     name: getattr(EC2Response, name) for name in ("create_fleet", "describe_fleets", "delete_fleets")
 }
 
 
 def install() -> None:
     """Put it in the place of moto's own."""
-    EC2Response.create_fleet = _create_fleet  # type: ignore[method-assign]
-    EC2Response.describe_fleets = _describe_fleets  # type: ignore[method-assign]
-    EC2Response.delete_fleets = _delete_fleets  # type: ignore[method-assign]
+    put(
+        EC2Response,
+        create_fleet=_create_fleet,
+        describe_fleets=_describe_fleets,
+        delete_fleets=_delete_fleets,
+    )

@@ -100,7 +100,7 @@ def _hook(name: str, body: bytes) -> Any:
 def _reset() -> None:
     GROUND.reset()
     for service in ("ec2", "iam", "ssm", "sts", "fsx", "efs", "s3", "service-quotas"):
-        backend: BackendDict[Any] = get_backend(service)  # type: ignore[call-overload]
+        backend: BackendDict[Any] = get_backend(service)
         backend.reset()
 
 

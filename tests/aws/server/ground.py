@@ -41,8 +41,9 @@ class Fault:
     """A failure that waits for a request.
 
     `operation`: the call that fails; empty: launches of `offering`, in RunInstances as an error of the call, in
-    CreateFleet as one about that offering in an answer of status 200, as EC2 does. `code` and `message`: the error. `times`: how
-    often, None for ever. `silence`: `before` cuts the connection instead of acting, `after` acts and then cuts it.
+    CreateFleet as one about that offering in an answer of status 200, as EC2 does. `code` and `message`: the error.
+    `times`: how often, None for ever. `silence`: `before` cuts the connection instead of acting, `after` acts and then
+    cuts it.
     """
 
     operation: str = ""

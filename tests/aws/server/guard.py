@@ -21,6 +21,7 @@ from moto.core.responses import ActionResult, BaseResponse
 from moto.core.utils import get_service_model
 
 from tests.aws.server.ground import GROUND
+from tests.aws.server.onto import put
 
 CHECKED = frozenset({"ec2", "iam", "ssm", "sts", "fsx", "efs", "service-quotas"})
 QUERY = frozenset({"ec2", "query"})
@@ -40,7 +41,7 @@ def install() -> None:
                 return self.call_action()
             return _guarded(self, request)
 
-    BaseResponse._dispatch = dispatch  # type: ignore[method-assign]
+    put(BaseResponse, _dispatch=dispatch)
 
 
 def _guarded(response: BaseResponse, request: Any) -> Any:
@@ -77,7 +78,7 @@ def _answer(response: BaseResponse, note: dict[str, Any]) -> Any:
 
 def _read(response: BaseResponse, model: OperationModel, request: Any) -> dict[str, Any]:
     normal = normalize_request(request)
-    protocol = determine_request_protocol(model.service_model, normal.content_type)  # type: ignore[arg-type]
+    protocol = determine_request_protocol(model.service_model, normal.content_type)
     read: dict[str, Any] = PROTOCOL_PARSERS[protocol](model).parse(
         {
             "method": normal.method,
@@ -112,7 +113,7 @@ def misfit(model: OperationModel, params: dict[str, Any], form: Any = None) -> s
 
 def _words_of(shape: Shape, value: Any, at: str) -> list[str]:
     if shape.type_name == "structure" and isinstance(value, dict):
-        members = shape.members  # type: ignore[attr-defined]
+        members = shape.members
         found = (
             _words_of(members[name], part, f"{at}.{name}")
             if name in members
@@ -121,7 +122,7 @@ def _words_of(shape: Shape, value: Any, at: str) -> list[str]:
         )
         return [word for words in found for word in words]
     if shape.type_name == "list" and isinstance(value, list):
-        return [word for part in value for word in _words_of(shape.member, part, f"{at}[]")]  # type: ignore[attr-defined]
+        return [word for part in value for word in _words_of(shape.member, part, f"{at}[]")]
     if shape.type_name == "string" and isinstance(value, str):
         return _word(shape, value, at)
     return []

@@ -11,6 +11,8 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.responses import EC2Response
 from moto.efs.models import efs_backends
 
+from tests.aws.server.onto import put
+
 
 def _refuse(kind: str, identity: str) -> None:
     raise EC2ClientError(
@@ -81,6 +83,9 @@ def install() -> None:
             _refuse("vpc", identity)
         return motos_vpc(self)
 
-    EC2Response.delete_subnet = delete_subnet  # type: ignore[method-assign]
-    EC2Response.delete_security_group = delete_security_group  # type: ignore[method-assign]
-    EC2Response.delete_vpc = delete_vpc  # type: ignore[method-assign]
+    put(
+        EC2Response,
+        delete_subnet=delete_subnet,
+        delete_security_group=delete_security_group,
+        delete_vpc=delete_vpc,
+    )

@@ -19,7 +19,8 @@ from moto.ec2.utils import convert_tag_spec, parse_user_data, random_reservation
 
 from tests.aws.server.ground import GROUND
 from tests.aws.server.guard import plain
-from tests.aws.server.refusals import Launch, check
+from tests.aws.server.onto import put
+from tests.aws.server.refusals import Launch, check, check_valid
 
 CARD = 100  # moto keys an instance's interfaces by device alone; card times this plus device keeps them apart
 
@@ -56,7 +57,9 @@ def merged(backend: Any, params: dict[str, Any]) -> dict[str, Any]:
     if not named:
         return dict(params)
     template = backend._get_template_from_args(named)
-    spec = copy.deepcopy(template.data) | {k: v for k, v in params.items() if k != "LaunchTemplate"}
+    spec: dict[str, Any] = copy.deepcopy(template.data) | {
+        k: v for k, v in params.items() if k != "LaunchTemplate"
+    }
     spec["TagSpecifications"] = [
         *template.data.get("TagSpecifications", []), *params.get("TagSpecifications", []),
         {
@@ -86,7 +89,7 @@ def prepare(backend: Any, spec: dict[str, Any], count: int, market: str = "") ->
 def _market(spec: dict[str, Any]) -> str:
     kind = (spec.get("InstanceMarketOptions") or {}).get("MarketType")
     if kind:
-        return {"spot": "spot", "capacity-block": "capacity_block"}.get(kind, kind)
+        return {"spot": "spot", "capacity-block": "capacity_block"}.get(kind, str(kind))
     target = (spec.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget")
     return "capacity_reservation" if target else "on_demand"
 
@@ -174,22 +177,21 @@ def _run_instances(self: EC2Response) -> ActionResult:
                 "InvalidParameterCombination",
                 "Network interfaces and an instance-level subnet ID may not be specified on the same request",
             )
-        launch = _most_possible(
-            prepare(self.ec2_backend, spec, int(params["MaxCount"])), int(params["MinCount"])
-        )
+        launch = prepare(self.ec2_backend, spec, int(params["MaxCount"]))
+        check_valid(launch)
         self.error_on_dryrun()
+        _most_possible(launch, int(params["MinCount"]))
         answer = _one_reservation(self.ec2_backend, start(launch, params.get("ClientToken", "")))
         remember("RunInstances", params, answer)
     return ActionResult(answer)
 
 
-def _most_possible(launch: Launch, least: int) -> Launch:
+def _most_possible(launch: Launch, least: int) -> None:
     """As many as there is room for, but no fewer than `least`."""
     room = GROUND.room(launch.offering)
     if room is not None:
         launch.count = max(least, min(launch.count, room))
     check(launch)
-    return launch
 
 
 def _one_reservation(backend: Any, instances: list[Instance]) -> Reservation:
@@ -208,8 +210,14 @@ def _create_launch_template(self: EC2Response) -> ActionResult:
     """moto writes the template's own tags among those of what is launched from it."""
     answer: ActionResult = _MOTOS_CREATE(self)
     said: Any = answer.result
-    version = self.ec2_backend.get_launch_template(said["LaunchTemplate"]["LaunchTemplateId"]).default_version()
-    specs = [spec for spec in version.data.get("TagSpecifications", []) if spec["ResourceType"] != "launch-template"]
+    version = self.ec2_backend.get_launch_template(
+        said["LaunchTemplate"]["LaunchTemplateId"]
+    ).default_version()
+    specs = [
+        spec
+        for spec in version.data.get("TagSpecifications", [])
+        if spec["ResourceType"] != "launch-template"
+    ]
     if specs:
         version.data["TagSpecifications"] = specs
     else:
@@ -243,7 +251,6 @@ _MOTOS_TERMINATE = Instance.terminate
 
 def install() -> None:
     """Put it in the place of moto's own."""
-    EC2Response.create_launch_template = _create_launch_template  # type: ignore[method-assign]
-    EC2Response.run_instances = _run_instances  # type: ignore[method-assign]
-    NetworkInterface.attachment = property(_attachment)  # type: ignore[assignment,method-assign]
-    Instance.terminate = _terminate  # type: ignore[method-assign]
+    put(EC2Response, create_launch_template=_create_launch_template, run_instances=_run_instances)
+    put(NetworkInterface, attachment=property(_attachment))
+    put(Instance, terminate=_terminate)

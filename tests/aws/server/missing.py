@@ -18,6 +18,7 @@ from moto.ec2.utils import convert_tag_spec
 
 from tests.aws.server import launches
 from tests.aws.server.ground import GROUND, Offering
+from tests.aws.server.onto import put
 
 
 def _tags(params: dict[str, Any], kind: str) -> list[dict[str, str]]:
@@ -315,6 +316,6 @@ def install() -> None:
         _purchase_capacity_block, _describe_spot_price_history, _get_spot_placement_scores,
         _describe_instance_topology,
     ):  # fmt: skip
-        setattr(EC2Response, function.__name__.removeprefix("_"), function)
+        put(EC2Response, **{function.__name__.removeprefix("_"): function})
     for name in ("describe_instances", "describe_instance_status"):
-        setattr(EC2Response, name, _seeing(name))
+        put(EC2Response, **{name: _seeing(name)})

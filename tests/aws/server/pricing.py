@@ -24,12 +24,12 @@ PAGE = 100
 
 def answer(operation: str, body: bytes) -> tuple[int, dict[str, Any]]:
     """What the service says to one request."""
-    model: ServiceModel = get_service_model("pricing")  # type: ignore[assignment]
+    model: ServiceModel = get_service_model("pricing")
     params = json.loads(body or b"{}")
     note = {"service": "pricing", "operation": operation, "params": params, "error": ""}
     with GROUND.lock:
         GROUND.calls.append(note)
-        if wrong := misfit(model.operation_model(operation), params):  # type: ignore[arg-type]
+        if wrong := misfit(model.operation_model(operation), params):
             GROUND.misfits.append(f"pricing {operation}: {wrong}")
             return _error(note, "InvalidParameterException", wrong)
         if (fault := GROUND.call_fault(operation)) and fault.code:
@@ -74,7 +74,8 @@ def _product(type_: str, region: str, price: float) -> dict[str, Any]:
     }  # fmt: skip
     dimension = {
         "unit": "Hrs", "pricePerUnit": {"USD": f"{price:.10f}"}, "beginRange": "0", "endRange": "Inf",
-        "description": f"${price} per On Demand Linux {type_} Instance Hour", "rateCode": f"{sku}.JRTCKXETXF.6YS6EN2CT7",
+        "description": f"${price} per On Demand Linux {type_} Instance Hour",
+        "rateCode": f"{sku}.JRTCKXETXF.6YS6EN2CT7",
         "appliesTo": [],
     }  # fmt: skip
     term = {

@@ -14,6 +14,7 @@ from moto.servicequotas.models import ServiceQuotasBackend
 from moto.servicequotas.responses import ServiceQuotasResponse
 
 from tests.aws.server.ground import GROUND
+from tests.aws.server.onto import put
 
 # Codes and names as service-quotas lists them: (families, market) -> code.
 CODES = {
@@ -92,5 +93,5 @@ def install() -> None:
             return self.list_aws_default_service_quotas()
         return json.dumps({"Quotas": [_quota(quota, name) for quota, name in CODES.values()]})
 
-    ServiceQuotasBackend.get_service_quota = get_service_quota  # type: ignore[method-assign]
-    ServiceQuotasResponse.list_service_quotas = list_service_quotas  # type: ignore[attr-defined]
+    put(ServiceQuotasBackend, get_service_quota=get_service_quota)
+    put(ServiceQuotasResponse, list_service_quotas=list_service_quotas)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
@@ -61,11 +61,18 @@ class Launch:
 
 def check(launch: Launch) -> None:
     """Refuse what EC2 refuses of it. Capacity comes last, as there."""
-    for rule in RULES:
+    check_valid(launch)
+    for rule in MARKET:
         rule(launch)
 
 
-def refuse(code: str, words: str) -> None:
+def check_valid(launch: Launch) -> None:
+    """The same without what depends on the hour: what DryRun tells."""
+    for rule in VALIDITY:
+        rule(launch)
+
+
+def refuse(code: str, words: str) -> NoReturn:
     """Raise the error."""
     raise EC2ClientError(code, words)
 
@@ -181,7 +188,6 @@ def _reservation(launch: Launch) -> None:
     found = GROUND.reservations.get(launch.reservation)
     if found is None:
         refuse("InvalidCapacityReservationId.NotFound", f"'{launch.reservation}' does not exist.")
-        return
     if found["State"] != "active":
         refuse("InvalidCapacityReservationState", f"{launch.reservation} is {found['State']}.")
     if (found["InstanceType"], found["AvailabilityZone"]) != (launch.type, launch.zone):
@@ -232,7 +238,7 @@ def _capacity(launch: Launch) -> None:
         )
 
 
-RULES: list[Callable[[Launch], None]] = [
-    _type, _type_in_zone, _image, _profile, _group, _public_address, _cards, _efa, _addresses, _reservation, _quota,
-    _price, _told_to_fail, _capacity,
+VALIDITY: list[Callable[[Launch], None]] = [
+    _type, _type_in_zone, _image, _profile, _group, _public_address, _cards, _efa, _addresses, _reservation,
 ]  # fmt: skip
+MARKET: list[Callable[[Launch], None]] = [_quota, _price, _told_to_fail, _capacity]
