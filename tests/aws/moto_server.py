@@ -13,12 +13,14 @@ import sys
 import time
 import urllib.request
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 REGION = "us-east-1"
 KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
+SETTINGS = {"MOTO_EC2_LOAD_DEFAULT_AMIS": "false"}  # images are a test's own
 LONGEST_START_S = 60
 
 
@@ -35,7 +37,7 @@ class Account:
         """Start a server; it ends with this process at the latest."""
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.aws.server"],
-            cwd=ROOT, env=plain_environment() | {"MOTO_EC2_LOAD_DEFAULT_AMIS": "false"}, text=True,
+            cwd=ROOT, env=plain_environment() | SETTINGS, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         assert process.stdout is not None
@@ -48,6 +50,8 @@ class Account:
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait(timeout=LONGEST_START_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
     @property
     def endpoint(self) -> str:
@@ -64,9 +68,7 @@ class Account:
 
     def client(self, service: str, region: str = REGION, **options: Any) -> Any:
         """A boto3 client of it."""
-        import boto3
-
-        return boto3.session.Session().client(
+        return _session().client(
             service, region_name=region, endpoint_url=self.endpoint, aws_access_key_id="testing",
             aws_secret_access_key="testing", **options,
         )  # fmt: skip
@@ -143,6 +145,14 @@ class Account:
         request = urllib.request.Request(f"{self.endpoint}/_ground/{hook}", data=data)
         with urllib.request.urlopen(request, timeout=LONGEST_START_S) as answer:
             return json.load(answer)
+
+
+@cache
+def _session() -> Any:
+    """One for all clients of this process: it reads EC2's model, which takes half a second, once."""
+    import boto3
+
+    return boto3.session.Session()
 
 
 def plain_environment() -> dict[str, str]:

@@ -17,9 +17,27 @@ from pulumi.automation import CommandError
 
 from tests.aws.fixture import Place
 from tests.aws.moto_server import Account
+from tests.aws.provider.server import KINDS
 
 pytestmark = pytest.mark.system
 TAGS = {"gangline:uid": "k3s8d0a1b2c3"}
+ZONE = "us-east-1a"
+RIGHTS = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Action": "ec2:DescribeInstances", "Resource": "*"}],
+}
+POLICY = "arn:aws:iam::123456789012:policy/nodes"
+# Types of the program `network`; what else the stand-in knows is in `rest`.
+IN_NETWORK = {
+    f"aws:{token}"
+    for token in (
+        "ec2/internetGateway:InternetGateway", "ec2/eip:Eip", "ec2/natGateway:NatGateway", "ec2/route:Route",
+        "ec2/routeTable:RouteTable", "ec2/routeTableAssociation:RouteTableAssociation", "ssm/parameter:Parameter",
+        "ec2/vpcEndpoint:VpcEndpoint", "vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+        "vpc/securityGroupEgressRule:SecurityGroupEgressRule", "iam/instanceProfile:InstanceProfile",
+        "ec2/launchTemplate:LaunchTemplate", "ec2/placementGroup:PlacementGroup",
+    )
+}  # fmt: skip
 KEPT = [{"Name": "tag:gangline:uid", "Values": ["k3s8d0a1b2c3"]}]
 DRIFT = 7  # exit code: changes although none were expected
 
@@ -202,6 +220,53 @@ def test_a_new_instance_that_is_not_seen_at_once_is_waited_for(stack: Stack, aws
     stack.step("destroy")
 
     assert [bill for bill in aws.bills() if bill["ended"] is None] == []
+
+
+def rest(size: int = 1200) -> Callable[[], None]:
+    """A program with the types that `network` does not have."""
+
+    def program() -> None:
+        from pulumi_aws import ebs, ec2, efs, fsx, iam
+
+        net = ec2.Vpc("net", cidr_block="10.64.0.0/16", tags=TAGS)
+        subnet = ec2.Subnet(
+            "subnet", vpc_id=net.id, cidr_block="10.64.0.0/20", availability_zone=ZONE, tags=TAGS
+        )
+        group = ec2.SecurityGroup("group", vpc_id=net.id, description="files", tags=TAGS)
+        files = efs.FileSystem("files", encrypted=True, throughput_mode="elastic", tags=TAGS)
+        efs.MountTarget("files", file_system_id=files.id, subnet_id=subnet.id, security_groups=[group.id])
+        fsx.LustreFileSystem(
+            "fast", deployment_type="PERSISTENT_2", per_unit_storage_throughput=125, storage_capacity=size,
+            subnet_ids=subnet.id, security_group_ids=[group.id], tags=TAGS,
+        )  # fmt: skip
+        role = iam.Role("role", assume_role_policy='{"Version": "2012-10-17", "Statement": []}', tags=TAGS)
+        iam.RolePolicy("own", role=role.name, policy=json.dumps(RIGHTS))
+        iam.RolePolicyAttachment("theirs", role=role.name, policy_arn=POLICY)
+        node = ec2.Instance(
+            "node", ami=ec2.get_ami(owners=["self"]).id, instance_type="m7i.large", subnet_id=subnet.id
+        )
+        disk = ebs.Volume("disk", availability_zone=ZONE, size=10, tags=TAGS)
+        ec2.VolumeAttachment("disk", device_name="/dev/sdf", instance_id=node.id, volume_id=disk.id)
+
+    return program
+
+
+def test_every_other_type_of_the_table(pulumi_place: Place, aws: Account) -> None:
+    aws.image()
+    aws.client("iam").create_policy(PolicyName="nodes", PolicyDocument=json.dumps(RIGHTS))
+
+    def stack(**settings: Any) -> Any:
+        return pulumi_place.stack(rest(**settings))
+
+    made = stack().up()
+    types = {row["type"] for row in stack().export_stack().deployment["resources"]}
+
+    assert made.summary.resource_changes == {"create": 13}
+    assert {*KINDS} - types - IN_NETWORK == set()
+    assert stack().preview().change_summary == {"same": 13}
+    assert stack().refresh().summary.resource_changes == {"same": 13}
+    stack().destroy()
+    assert aws.client("efs").describe_file_systems()["FileSystems"] == []
 
 
 PROGRAM = """

@@ -54,7 +54,7 @@ def _image(c: Clients, a: Values) -> Values:
     row = max(rows, key=lambda each: str(each["CreationDate"]))
     return {
         "id": row["ImageId"], "imageId": row["ImageId"], "name": row.get("Name", ""),
-        "architecture": row["Architecture"], "rootDeviceName": row.get("RootDeviceName", ""),
+        "architecture": row.get("Architecture", "x86_64"), "rootDeviceName": row.get("RootDeviceName", ""),
         "ownerId": row["OwnerId"], "tags": tags_of(row),
     }  # fmt: skip
 

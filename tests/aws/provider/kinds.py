@@ -93,12 +93,7 @@ def code_of(wrong: ClientError) -> str:
 def gone(wrong: ClientError) -> bool:
     """Whether an error says that a thing does not exist."""
     code = code_of(wrong)
-    return "NotFound" in code or code in (
-        "NoSuchEntity",
-        "NoSuchBucket",
-        "404",
-        "InvalidPlacementGroup.Unknown",
-    )
+    return "NotFound" in code or code in ("NoSuchEntity", "InvalidPlacementGroup.Unknown")
 
 
 def read_or_none(call: Callable[[], Any]) -> Any:

@@ -1,6 +1,6 @@
-"""Types of storage: FSx for Lustre, EFS and its mount targets, S3 buckets.
+"""Types of storage: FSx for Lustre, EFS and its mount targets.
 
-Comes in: inputs in Pulumi's words. Goes out: calls of FSx, EFS and S3. Called by: server, by way of `kinds.KINDS`.
+Comes in: inputs in Pulumi's words. Goes out: calls of FSx and EFS. Called by: server, by way of `kinds.KINDS`.
 """
 
 from __future__ import annotations
@@ -165,45 +165,3 @@ kind(
         computed=("ipAddress", "networkInterfaceId", "dnsName"),
     ),
 )  # fmt: skip
-
-
-# S3
-
-
-def _make_bucket(c: Clients, i: Values) -> str:
-    where = {} if c.region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": c.region}}
-    c.s3.create_bucket(Bucket=i["bucket"], **where)
-    _change_bucket(c, i["bucket"], {}, i)
-    return str(i["bucket"])
-
-
-def _change_bucket(c: Clients, identity: str, _old: Values, new: Values) -> None:
-    if tags := _tags(c, new):
-        c.s3.put_bucket_tagging(Bucket=identity, Tagging={"TagSet": tags})
-
-
-def _see_bucket(c: Clients, identity: str, _: Values) -> Values | None:
-    if read_or_none(lambda: c.s3.head_bucket(Bucket=identity)) is None:
-        return None
-    tags = read_or_none(lambda: c.s3.get_bucket_tagging(Bucket=identity)) if identity else None
-    return {
-        "bucket": identity, "arn": f"arn:aws:s3:::{identity}", "bucketDomainName": f"{identity}.s3.amazonaws.com",
-        "tags": {tag["Key"]: tag["Value"] for tag in (tags or {}).get("TagSet", [])},
-    }  # fmt: skip
-
-
-def _end_bucket(c: Clients, identity: str, outputs: Values) -> None:
-    if outputs.get("forceDestroy"):
-        for row in c.s3.list_objects_v2(Bucket=identity).get("Contents", []):
-            c.s3.delete_object(Bucket=identity, Key=row["Key"])
-    c.s3.delete_bucket(Bucket=identity)
-
-
-for token in ("aws:s3/bucket:Bucket", "aws:s3/bucketV2:BucketV2"):
-    kind(
-        token,
-        Kind(
-            _make_bucket, _see_bucket, _end_bucket, _change_bucket, named="bucket",
-            replace=words("bucket bucketPrefix"), computed=("arn", "bucketDomainName"),
-        ),
-    )  # fmt: skip
