@@ -1,32 +1,61 @@
-"""Reads the catalog's files once.
+"""Reads the catalog's files once, and lays the prices over them that a person has asked for since.
 
-Comes in: `gpus.json` and `instances.json`, whose columns their first lines name. Goes out: `Catalog`. Called by:
-whoever needs the catalog, through `catalog.load`.
+Comes in: `gpus.json` and `instances.json`, whose columns their first lines name; a folder of price files that
+`refresh` wrote. Goes out: `Catalog`. Called by: whoever needs the catalog, through `catalog.load`.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from orchestrator.model.catalog import Catalog, GpuModel, InstanceType
+from orchestrator.catalog.files import read_folder
+from orchestrator.model.catalog import Catalog, DatedPrice, GpuModel, InstanceType
+from orchestrator.model.cluster_words import Market
+from orchestrator.model.prices import microseconds
 
 MIB = 2**20
 GIB = 2**30
+GB = 10**9
+MEGABIT = 1000  # of a gigabit
 MICRO = 1_000_000
 
 _HERE = Path(__file__).parent
 
 
+def load(folder: Path | None = None) -> Catalog:
+    """The catalog that ships with this version of Gangline; with a folder, the newer of its and the shipped prices.
+    Raises InputError for a price file that can't be read."""
+    shipped = _shipped()
+    return shipped if folder is None else with_prices(shipped, read_folder(folder))
+
+
+def with_prices(known: Catalog, rows: dict[str, list[DatedPrice]]) -> Catalog:
+    """The catalog with these prices by type too: of each place the newest one counts. Types that it does not have are
+    passed over."""
+    instances = {
+        name: replace(one, prices=_newest((*one.prices, *rows[name]))) if name in rows else one
+        for name, one in known.instances.items()
+    }
+    return replace(known, instances=instances)
+
+
+def _newest(prices: tuple[DatedPrice, ...]) -> tuple[DatedPrice, ...]:
+    newest: dict[tuple[Market, str, str], DatedPrice] = {}
+    for one in sorted(prices, key=lambda price: price.as_of_us):
+        newest[one.place()] = one
+    return tuple(newest[place] for place in sorted(newest))
+
+
 @cache
-def load() -> Catalog:
-    """The catalog that ships with this version of Gangline."""
+def _shipped() -> Catalog:
     gpus, instances = _file("gpus.json"), _file("instances.json")
     return Catalog(
         gpus={row["name"]: _gpu(row) for row in _rows(gpus)},
-        instances={row["name"]: _instance(row, instances["region"]) for row in _rows(instances)},
+        instances={row["name"]: _instance(row, instances) for row in _rows(instances)},
         gpus_as_of=gpus["as_of"],
         instances_as_of=instances["as_of"],
         sources=(*gpus["sources"], *instances["sources"]),
@@ -54,8 +83,7 @@ def _gpu(row: dict[str, Any]) -> GpuModel:
     )
 
 
-def _instance(row: dict[str, Any], region: str) -> InstanceType:
-    price = row["usd_per_hour"]
+def _instance(row: dict[str, Any], table: dict[str, Any]) -> InstanceType:
     return InstanceType(
         name=row["name"],
         vcpus=row["vcpus"],
@@ -63,5 +91,19 @@ def _instance(row: dict[str, Any], region: str) -> InstanceType:
         gpu_model=row["gpu_model"],
         gpus=row["gpus"],
         efa=row["efa"],
-        prices={} if price is None else {region: round(price * MICRO)},
+        cards=row["cards"],
+        enis=row["enis"],
+        network=round(row["network_gbps"] * MEGABIT),
+        ebs=round(row["ebs_gbps"] * MEGABIT),
+        nvme=row["nvme_gb"] * GB,
+        blocks=row["blocks"],
+        prices=_price(row["usd_per_hour"], table["prices"]),
     )
+
+
+def _price(usd: float | None, said: dict[str, str]) -> tuple[DatedPrice, ...]:
+    """The shipped price; none where the source has none."""
+    if usd is None:
+        return ()
+    as_of = microseconds(said["as_of"])
+    return (DatedPrice(Market.ON_DEMAND, said["region"], round(usd * MICRO), as_of, said["source"]),)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli import hosting, options, paths
 from orchestrator.cli.choices import chosen_hosts, hosts_in, tell_needless
+from orchestrator.cli.known import known_catalog
 from orchestrator.cli.session import current, note
 from orchestrator.model.clock import SystemClock
 from orchestrator.model.errors import InputError, Unavailable
@@ -359,7 +360,7 @@ def read(file: str) -> ClusterSpec:
     """The checked spec in a file; InvalidDocument with every fault."""
     from orchestrator.spec import InvalidDocument, load_cluster
 
-    loaded = load_cluster(file, current().skip)
+    loaded = load_cluster(file, current().skip, known_catalog())
     if loaded.cluster is None:
         raise InvalidDocument(loaded.errors)
     return loaded.cluster
@@ -391,7 +392,6 @@ def look_at(
 ) -> Look:
     """The same for a spec that was read already. `host_keys`: hosts whose present key is to be believed; `defer`: put
     off what only this version of Gangline wants."""
-    from orchestrator import catalog
     from orchestrator.cli.looking import View, view_of
     from orchestrator.planning.hosted import with_controller
     from orchestrator.planning.plan import plan
@@ -415,7 +415,7 @@ def look_at(
         spec,
         recorded,
         Observed(seen.nodes, looked=see),
-        catalog.load(),
+        known_catalog(),
         workload_of(client),
         SystemClock().now_us(),
         means.resolved,

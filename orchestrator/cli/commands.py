@@ -23,7 +23,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
     },
     "Clusters": {
         "validate": _at(
-            "spec_cmd", "validate", "Check cluster and job files; needs no server and no network."
+            "spec_cmd", "validate", "Check cluster, job and price files; needs no server and no network."
         ),
         "plan": _at("change_cmd", "plan", "Show what `apply` would change; change nothing."),
         "apply": _at("change_cmd", "apply", "Make the cluster what its file says."),
@@ -62,6 +62,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "nodes": _at("nodes_cmd", "nodes", "List nodes and what is free on them."),
         "node": _at("nodes_cmd", "node", "Take a node out of use, or back."),
         "gpus": _at("nodes_cmd", "gpus", "Show GPUs by pool and model: free of total."),
+        "catalog": _at("catalog_cmd", "catalog", "Show what instances cost, or ask AWS for new prices."),
         "queues": _at("queues_cmd", "queues", "List queues with their guarantees and use."),
     },
     "Running Gangline": {

@@ -20,6 +20,7 @@ import click
 
 from orchestrator.cli import hosting, options, paths
 from orchestrator.cli.arguments import PATIENCE
+from orchestrator.cli.known import known_catalog
 from orchestrator.cli.session import current, note
 from orchestrator.cli.verbs import Example, verb
 from orchestrator.model.errors import GanglineError, InputError, NotFound, Unavailable
@@ -102,7 +103,7 @@ def read_cluster(file: str) -> ClusterSpec:
     from orchestrator.model.cluster import SiteKind
     from orchestrator.spec import InvalidDocument, load_cluster
 
-    loaded = load_cluster(file, current().skip)
+    loaded = load_cluster(file, current().skip, known_catalog())
     if loaded.cluster is None:
         raise InvalidDocument(loaded.errors)
     for site in loaded.cluster.sites:

@@ -111,14 +111,15 @@ def listed(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def skip(function: F) -> F:
-    """`--skip CHECK`: checks of sums that a cluster file need not pass."""
+    """`--skip CHECK`: checks of sums that a cluster file need not pass, and looks at an AWS account."""
     return click.option(
         "--skip",
         multiple=True,
         metavar="CHECK",
         expose_value=False,
         callback=_skipped,
-        help="Leave these checks of sums out, as in guarantee-over-power; several: repeated, or with commas.",
+        help="Leave checks of sums out, as in guarantee-over-power, or looks at an AWS account, as in quota; several: "
+        "repeated, or with commas.",
     )(function)
 
 
@@ -126,14 +127,16 @@ def _skipped(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...
     session = ctx.find_object(Session)
     if session is None or not values:
         return
+    from orchestrator.model.findings import LIVE_CHECKS
     from orchestrator.spec import SKIPPABLE
     from orchestrator.wire.faults import plain, suggestion
 
+    known = SKIPPABLE | LIVE_CHECKS
     found: set[str] = set()
     for name in listed(values):
-        code = SKIPPABLE.get(name.removeprefix("spec."))
+        code = known.get(name.removeprefix("spec."))
         if code is None:
-            hint = suggestion(name.removeprefix("spec."), list(SKIPPABLE), "check")
+            hint = suggestion(name.removeprefix("spec."), list(known), "check")
             raise InputError(
                 "cli.unknown-check", f"no check '{plain(name, 60)}' can be skipped", hint, "--skip"
             )

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, Generic, TypeVar
 
 from orchestrator.cli import session as sessions
@@ -106,9 +106,11 @@ def _markdown_text(text: str) -> str:
 
 
 def plain(item: Any) -> Any:
-    """The API's record as plain values."""
+    """A record of the API, or one of the command's own, as plain values."""
     dump = getattr(item, "model_dump", None)
-    return dump(mode="json", by_alias=True) if dump is not None else item
+    if dump is not None:
+        return dump(mode="json", by_alias=True)
+    return asdict(item) if is_dataclass(item) and not isinstance(item, type) else item
 
 
 def document(value: Any, form: str) -> str:

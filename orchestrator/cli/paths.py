@@ -1,7 +1,7 @@
 """Where the command keeps what it must remember: DESIGN section 7 in one place.
 
 Comes in: the environment. Goes out: paths; nothing is made here. Called by: contexts, local_cmd, demo_cmd, doctor_cmd,
-server_cmd. `GANGLINE_HOME` moves all of them, so that tests and demos never meet.
+server_cmd, known, catalog_cmd. `GANGLINE_HOME` moves all of them, so that tests and demos never meet.
 """
 
 from __future__ import annotations
@@ -62,6 +62,11 @@ def cache_dir() -> Path:
         return moved / "cache"
     base = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(base) if base.startswith("/") else _own() / ".cache") / "gangline"
+
+
+def prices_dir() -> Path:
+    """The folder of prices that `gangline catalog refresh` fetched, one file a region."""
+    return config_dir() / "prices"
 
 
 def contexts_file() -> Path:

@@ -230,6 +230,7 @@ def _figures(figures: Figures | None) -> str:
         left = figures.headroom / scale
         words = f"{left:,.1f} {unit} left" if left >= 0 else f"exceeded by {-left:,.1f} {unit}"
         lines.append(f"  tightest: {safe(figures.binds)}, {words} at the ceiling")
+    lines += [f"  assumed: {safe(what)}" for what in figures.assumed]
     lines += [f"  not counted: {safe(what)}" for what in figures.uncounted]
     return "\n".join(["at least, expected, at most:", *lines]) if lines else ""
 

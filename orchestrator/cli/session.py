@@ -16,7 +16,7 @@ import click
 
 @dataclass(slots=True)
 class Session:
-    """`output` is the format asked for; `skip` are codes of checks that a cluster file need not pass; `failed`,
+    """`output` is the format asked for; `skip` are codes of checks that are left out; `failed`,
     `refused` replace exit codes where a job's own code is returned."""
 
     output: str = "table"

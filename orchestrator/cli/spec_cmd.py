@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli import options
+from orchestrator.cli.known import known_catalog
 from orchestrator.cli.session import current, note
 from orchestrator.cli.text import plural
 from orchestrator.cli.verbs import Example, verb
 from orchestrator.model.errors import Conflict, InputError, NotFound
 
 if TYPE_CHECKING:
+    from orchestrator.model.catalog import Catalog
     from orchestrator.spec import SpecError
 
 INVALID = 2
@@ -38,14 +40,15 @@ INVALID = 2
 @options.skip
 @options.output("text", "json", "github")
 def validate(files: tuple[str, ...]) -> int:
-    """Check cluster and job files; needs no server and no network.
+    """Check cluster, job and price files; needs no server and no network.
 
     All faults of all files come out together, each with its file, line and column. `-` reads standard input.
     Exit code 0: all are valid; 2: at least one is not. With -o json there is one ValidationResult for all files.
     """
     from orchestrator.spec import ValidationResult
 
-    errors = [error for file in files for error in _check(file)]
+    known = known_catalog()
+    errors = [error for file in files for error in _check(file, known)]
     form = current().output
     if form == "json":
         sys.stdout.write(
@@ -58,17 +61,18 @@ def validate(files: tuple[str, ...]) -> int:
     return INVALID if errors else 0
 
 
-def _check(file: str) -> list[SpecError]:
+def _check(file: str, known: Catalog) -> list[SpecError]:
     from orchestrator.spec import validate_file, validate_text
 
     skip = current().skip
     if file != "-":
-        return list(validate_file(file, skip=skip).errors)
+        return list(validate_file(file, skip=skip, known=known).errors)
     from orchestrator.spec.places import unplaced
     from orchestrator.spec.source import Unreadable, text_of_bytes
 
     try:
-        return list(validate_text(text_of_bytes(sys.stdin.buffer.read()), "<stdin>", skip=skip).errors)
+        text = text_of_bytes(sys.stdin.buffer.read())
+        return list(validate_text(text, "<stdin>", skip=skip, known=known).errors)
     except Unreadable as error:
         return [unplaced("<stdin>", error.problem, error.line, error.column)]
 
@@ -82,7 +86,7 @@ def _tell(files: tuple[str, ...], errors: list[SpecError]) -> None:
     else:
         sys.stdout.writelines(f"{file}: valid\n" for file in files)
     if current().skip:
-        note(f"not checked: {', '.join(sorted(code.removeprefix('spec.') for code in current().skip))}")
+        note(f"not checked: {', '.join(sorted(code.partition('.')[2] for code in current().skip))}")
 
 
 def _annotation(error: SpecError) -> str:

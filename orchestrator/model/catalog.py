@@ -3,13 +3,15 @@
 Comes in: dated data that `catalog` has read. Goes out: `Catalog`. Called by: catalog (builds it); spec, planning,
 scheduler, autoscale, simulate (read it).
 
-Units: bytes, watts, micro-dollars. Prices are those of one region on one day and age; nothing may depend on them being
-right, and what the catalog does not know is skipped, never assumed.
+Units: bytes, watts, micro-dollars. Prices are dated and age; nothing may depend on them being right, and what the
+catalog does not know is skipped, never assumed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from orchestrator.model.cluster_words import Market
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,28 @@ class GpuModel:
 
 
 @dataclass(frozen=True, slots=True)
+class DatedPrice:
+    """What an hour on a market cost in a region (spot: a `zone`) at `as_of_us`, UTC microseconds, and who said so."""
+
+    market: Market
+    region: str
+    microusd_per_hour: int
+    as_of_us: int
+    source: str
+    zone: str = ""
+
+    def place(self) -> tuple[Market, str, str]:
+        """What it is a price of: a newer one of the same place takes its stead."""
+        return (self.market, self.region, self.zone)
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceType:
-    """One type that a cloud sells. `prices` maps a region to micro-dollars per hour on demand."""
+    """One type that a cloud sells; how its prices are taken is in `model.prices`.
+
+    `cards` network cards take `enis` interfaces each; `efa` of them can be EFA. `network` and `ebs` are megabit a
+    second (sustained; the most to volumes), `nvme` bytes of disks of its own; `blocks`: sold as capacity blocks too.
+    """
 
     name: str
     vcpus: int
@@ -38,7 +60,18 @@ class InstanceType:
     gpu_model: str
     gpus: int
     efa: int = 0
-    prices: dict[str, int] = field(default_factory=dict)
+    cards: int = 1
+    enis: int = 1
+    network: int = 0
+    ebs: int = 0
+    nvme: int = 0
+    blocks: bool = False
+    prices: tuple[DatedPrice, ...] = ()
+
+    def efa_cards(self) -> range:
+        """The numbers of the cards that take an EFA interface: the last `efa` ones. Where there are fewer than cards
+        (p6-b300), the first card has a plain interface only."""
+        return range(self.cards - min(self.efa, self.cards), self.cards)
 
 
 @dataclass(frozen=True, slots=True)

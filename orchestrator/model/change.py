@@ -147,6 +147,7 @@ class Figures:
     headroom: int = 0
     headroom_unit: str = ""
     uncounted: tuple[str, ...] = ()  # costs that are not in the figures, in words
+    assumed: tuple[str, ...] = ()  # prices that are taken dearer than their source says, in words
 
 
 @dataclass(frozen=True, slots=True)

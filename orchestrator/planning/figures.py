@@ -3,8 +3,9 @@
 Comes in: the specs, the catalog, the work that runs. Goes out: `Figures`. Called by: plan.
 
 Watts are of GPUs: `floor` when all idle, `expected` with those that work holds now at their limit and the others idle,
-`ceiling` with all at their power limit. Dollars are of that power at the site's price and PUE, and of what is bought at
-known prices. What nobody knows is not guessed: it is named in `uncounted`.
+`ceiling` with all at their power limit. Dollars are of that power at the site's price and PUE, and of the instances
+that are bought (`model.prices`): fixed ones always, elastic ones between their least and their most. What nobody knows
+is not guessed: it is named in `uncounted`; what is taken dearer than its source says, in `assumed`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from fractions import Fraction
 from orchestrator.model.catalog import Catalog
 from orchestrator.model.change import Figures, Span
 from orchestrator.model.cluster import Budget, ClusterSpec, Market, Offering, Pool, Scope, Site, SiteKind
+from orchestrator.model.prices import quote
+from orchestrator.planning.bought import unpriced
 from orchestrator.planning.power import loads
 from orchestrator.planning.world import Workload
 
@@ -48,10 +51,13 @@ class _Limit:
         return Fraction(self.limit - self.used, self.limit)
 
 
-def figures(before: ClusterSpec | None, after: ClusterSpec, catalog: Catalog, workload: Workload) -> Figures:
-    """Both states. The limits are those of the wanted file, with everything at its ceiling."""
+def figures(
+    before: ClusterSpec | None, after: ClusterSpec, catalog: Catalog, workload: Workload, now_us: int
+) -> Figures:
+    """Both states, at the prices that hold now. The limits are those of the wanted file, with everything at its
+    ceiling."""
     held = _held_milli_gpus(workload)
-    past, count = _Counter(catalog, held), _Counter(catalog, held)
+    past, count = _Counter(catalog, held, now_us), _Counter(catalog, held, now_us)
     old = [past.pool(before, pool) for pool in before.pools] if before is not None else []
     new = [count.pool(after, pool) for pool in after.pools]
     nearest = min(
@@ -65,7 +71,8 @@ def figures(before: ClusterSpec | None, after: ClusterSpec, catalog: Catalog, wo
         binds=nearest.name if nearest is not None else "",
         headroom=nearest.limit - nearest.used if nearest is not None else 0,
         headroom_unit=nearest.unit if nearest is not None else "",
-        uncounted=tuple(count.uncounted),
+        uncounted=tuple(dict.fromkeys((*count.uncounted, *unpriced(after)))),
+        assumed=tuple(count.assumed),
     )
 
 
@@ -80,11 +87,13 @@ def _sum(spans: Iterator[Span]) -> Span:
 
 
 class _Counter:
-    """Counts pools, and keeps what it could not count, each once."""
+    """Counts pools, and keeps what it could not count and what it assumed, each once."""
 
-    def __init__(self, catalog: Catalog, held: dict[str, int]) -> None:
+    def __init__(self, catalog: Catalog, held: dict[str, int], now_us: int) -> None:
         self.uncounted: dict[str, None] = {}
+        self.assumed: dict[str, None] = {}
         self._catalog = catalog
+        self._now_us = now_us
         self._held = held
 
     def pool(self, spec: ClusterSpec, pool: Pool) -> _Pool:
@@ -128,8 +137,8 @@ class _Counter:
         return Span(*(int(part * factor) for part in (watts.floor, watts.expected, watts.ceiling)))
 
     def _bought(self, site: Site, pool: Pool) -> Span:
-        """`expected` is the floor: how many more will be bought, work decides."""
-        low, high = (pool.size.min, pool.size.max) if pool.size is not None else (0, 0)
+        """`expected` is the floor: how many more will be bought, work decides. Fixed nodes are always there."""
+        low, high = (pool.size.min, pool.size.max) if pool.size is not None else (len(pool.nodes),) * 2
         prices = [price for offering in pool.offerings for price in self._prices(site, pool, offering)]
         if not prices:
             return NOTHING
@@ -137,16 +146,18 @@ class _Counter:
 
     def _prices(self, site: Site, pool: Pool, offering: Offering) -> Iterator[int]:
         """Micro-dollars an hour for each type of an offering, at most."""
+        cap = offering.max_microusd_per_hour
         for name in offering.types:
-            known = self._catalog.instances.get(name)
-            price = known.prices.get(site.region) if known is not None else None
-            cap = offering.max_microusd_per_hour
-            if offering.market is Market.CAPACITY_BLOCK:
+            found = quote(self._catalog, site, name, offering.market, self._now_us)
+            if found is None and offering.market is Market.CAPACITY_BLOCK:
                 self._miss(f"pool {pool.name}: capacity blocks are paid beforehand")
-            elif price is not None or cap:
-                yield min(part for part in (price, cap) if part)
-            else:
+            elif found is None and not cap:
                 self._miss(f"pool {pool.name}: the catalog has no price of {name} in {site.region}")
+            elif found is None or 0 < cap < found.microusd_per_hour:
+                yield cap
+            else:
+                self.assumed.update(dict.fromkeys(found.assumed))
+                yield found.microusd_per_hour
 
     def _miss(self, what: str) -> None:
         self.uncounted[what] = None

@@ -65,7 +65,7 @@ def plan(
         changes=changes,
         steps=done.steps,
         work=effects(done.steps, workload, nodes, wanted, now_us),
-        figures=figures(recorded.spec, wanted, catalog, workload),
+        figures=figures(recorded.spec, wanted, catalog, workload, now_us),
         blockers=(*_blockers(changes, choices.consents), *done.stuck),
         unseen=tuple(f"{name}: {why}" for name, why in nodes.unseen.items() if choices.about((name,))),
         desired=desired,

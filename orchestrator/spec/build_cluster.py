@@ -46,15 +46,21 @@ from orchestrator.wire.cluster_sites import (
 )
 
 
-def cluster_spec(document: ClusterDocument, hosts: Mapping[str, tuple[m.Host, ...]]) -> m.ClusterSpec:
-    """The model of a document; `hosts` by site name."""
+def cluster_spec(
+    document: ClusterDocument,
+    hosts: Mapping[str, tuple[m.Host, ...]],
+    prices: Mapping[str, tuple[m.Price, ...]],
+) -> m.ClusterSpec:
+    """The model of a document; `hosts` and negotiated `prices` by site name."""
     return m.ClusterSpec(
         name=document.metadata.name,
         timezone=document.metadata.timezone,
         controller=_controller(document.controller),
         identity=_identity(document.identity),
         storage=_sorted(_storage(one) for one in document.storage),
-        sites=_sorted(_site(one, hosts.get(one.name, ())) for one in document.sites),
+        sites=_sorted(
+            _site(one, hosts.get(one.name, ()), prices.get(one.name, ())) for one in document.sites
+        ),
         pools=_sorted(_pool(one) for one in document.pools),
         queues=_sorted(_queue(one) for one in document.queues) or (m.Queue("default"),),
         budgets=_sorted(_budget(one) for one in document.budgets),
@@ -111,24 +117,12 @@ def _storage(one: StorageDocument) -> m.Storage:
 # --- sites -----------------------------------------------------------------------------------------------------------
 
 
-def _site(one: LocalSite | MetalSite | AwsSite, hosts: tuple[m.Host, ...]) -> m.Site:
-    kind = m.SiteKind(one.kind)
+def _site(
+    one: LocalSite | MetalSite | AwsSite, hosts: tuple[m.Host, ...], prices: tuple[m.Price, ...]
+) -> m.Site:
     if isinstance(one, AwsSite):
-        zones = tuple(sorted(one.zones))
-        return m.Site(
-            name=one.name,
-            kind=kind,
-            network=_network(one.network),
-            region=one.region,
-            zones=zones,
-            vpc=_vpc(one.vpc),
-            stack=m.Stack(one.stack.backend or "", one.stack.secrets or ""),
-            image=one.image or "",
-            kms_key=one.kms_key or "",
-            permissions_boundary=one.permissions_boundary or "",
-            tags=tuple(sorted(one.tags.items())),
-            prices=one.prices or "",
-        )
+        return _aws(one, prices)
+    kind = m.SiteKind(one.kind)
     metal = one if isinstance(one, MetalSite) else None
     return m.Site(
         name=one.name,
@@ -140,6 +134,24 @@ def _site(one: LocalSite | MetalSite | AwsSite, hosts: tuple[m.Host, ...]) -> m.
         ssh=_ssh(metal.ssh) if metal else m.Ssh(),
         system=_system(metal.system) if metal else m.System(),
         hosts=tuple(sorted(hosts, key=lambda host: host.name)),
+    )
+
+
+def _aws(one: AwsSite, prices: tuple[m.Price, ...]) -> m.Site:
+    return m.Site(
+        name=one.name,
+        kind=m.SiteKind.AWS,
+        network=_network(one.network),
+        region=one.region,
+        zones=tuple(sorted(one.zones)),
+        vpc=_vpc(one.vpc),
+        stack=m.Stack(one.stack.backend or "", one.stack.secrets or ""),
+        image=one.image or "",
+        kms_key=one.kms_key or "",
+        permissions_boundary=one.permissions_boundary or "",
+        tags=tuple(sorted(one.tags.items())),
+        prices=one.prices or "",
+        negotiated=prices,
     )
 
 

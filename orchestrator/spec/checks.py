@@ -17,6 +17,7 @@ from orchestrator.spec import (
     checks_power,
     checks_queues,
     checks_sites,
+    checks_storage,
     checks_sums,
 )
 from orchestrator.spec.context import Check, Context, rows, run
@@ -78,6 +79,7 @@ STAGES: tuple[tuple[Check, ...], ...] = (
         *checks_controller.NAMES,
         *checks_aws.NAMES,
         *checks_sites.NAMES,
+        *checks_storage.NAMES,
         *checks_pools.NAMES,
         *checks_queues.NAMES,
     ),

@@ -10,9 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from orchestrator.model.cluster import Market
+from orchestrator.model.catalog import DatedPrice
+from orchestrator.model.cluster import Market, Site, SiteKind
+from orchestrator.model.prices import negotiated
 from orchestrator.spec.context import Context, rows, run
-from orchestrator.spec.gpus import models_of_pool, most_gpus, types_of
+from orchestrator.spec.gpus import models_of_pool, most_gpus
 from orchestrator.spec.reading import Found
 from orchestrator.wire.cluster_pools import PoolDocument
 from orchestrator.wire.cluster_queues import BudgetDocument
@@ -22,6 +24,7 @@ from orchestrator.wire.leaf import UnknownTouched
 
 MICRO = 1_000_000
 SHORTEST_MONTH_H = 28 * 24
+CERTAIN = (Market.ON_DEMAND, Market.CAPACITY_RESERVATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,39 +155,47 @@ def money(context: Context) -> Iterator[Found]:
     """What a bought pool must cost, and what its largest size would, against the budgets that it falls under."""
     for index, pool in rows(context.document.pools):
         for _, budget in rows(context.document.budgets):
-            yield from run((_pool_in_budget,), context, pool, budget, ("pools", index, "size"))
+            yield from run((_pool_in_budget,), context, pool, budget, ("pools", index))
 
 
 def _pool_in_budget(
     context: Context, pool: PoolDocument, budget: BudgetDocument, loc: Loc
 ) -> Iterator[Found]:
-    if pool.size is None or not _covers(budget, pool):
+    if not _covers(budget, pool):
         return
     price = _least_price(context, pool)
     if not price:
         return
-    values = {"budget": budget.name, "nodes": pool.size.min}
-    hourly, monthly = pool.size.min * price, pool.size.min * price * SHORTEST_MONTH_H
+    low, high, field = _bounds(pool)
+    values = {"budget": budget.name, "nodes": low}
+    hourly, monthly = low * price, low * price * SHORTEST_MONTH_H
     if budget.usd_per_hour is not None and hourly > budget.usd_per_hour:
-        working = f"{pool.size.min} × {_usd(price)} an hour"
+        working = f"{low} × {_usd(price)} an hour"
         values |= {
             "cost": _usd(hourly),
             "period": "an hour",
             "limit": _usd(budget.usd_per_hour),
             "working": working,
         }
-        yield Found((*loc, "min"), problem("spec.minimum-over-budget", **values))
+        yield Found((*loc, *field), problem("spec.minimum-over-budget", **values))
     elif budget.usd_per_month is not None and monthly > budget.usd_per_month:
-        working = f"{pool.size.min} × {_usd(price)} × {SHORTEST_MONTH_H} hours"
+        working = f"{low} × {_usd(price)} × {SHORTEST_MONTH_H} hours"
         values |= {
             "cost": _usd(monthly),
             "period": "a month",
             "limit": _usd(budget.usd_per_month),
             "working": working,
         }
-        yield Found((*loc, "min"), problem("spec.minimum-over-budget", **values))
-    elif budget.usd_per_hour is not None and pool.size.max * price > budget.usd_per_hour:
-        yield Found((*loc, "max"), _unreachable(pool.size.max, price, budget.name, budget.usd_per_hour))
+        yield Found((*loc, *field), problem("spec.minimum-over-budget", **values))
+    elif budget.usd_per_hour is not None and high * price > budget.usd_per_hour:
+        yield Found((*loc, "size", "max"), _unreachable(high, price, budget.name, budget.usd_per_hour))
+
+
+def _bounds(pool: PoolDocument) -> tuple[int, int, Loc]:
+    """The least and the most nodes of a bought pool, and the field that says the least."""
+    if pool.size is not None:
+        return pool.size.min, pool.size.max, ("size", "min")
+    return len(pool.nodes or ()), len(pool.nodes or ()), ("nodes",)
 
 
 def _unreachable(nodes: int, price: int, budget: str, limit: int) -> Problem:
@@ -206,15 +217,29 @@ def _covers(budget: BudgetDocument, pool: PoolDocument) -> bool:
 
 
 def _least_price(context: Context, pool: PoolDocument) -> int:
-    """The least that a node of the pool can cost in an hour; 0 where any offering's price is open."""
+    """The least that a node of the pool can cost in an hour; 0 where any offering's price is open: spot, paid
+    beforehand, unknown, or of a file that could not be read."""
     site = next((site for _, site in rows(context.document.sites) if site.name == pool.site), None)
-    types = types_of(context, pool)
-    fixed = all(
-        offering.market in (Market.ON_DEMAND, Market.CAPACITY_RESERVATION) for offering in pool.offerings
-    )
-    if not isinstance(site, AwsSite) or not types or not fixed:
+    if not isinstance(site, AwsSite) or site.name in context.unpriced:
         return 0
-    return min(one.prices.get(site.region, 0) for one in types)
+    prices = [_price(context, site, name, one.market) for one in pool.offerings for name in one.type]
+    return min(prices, default=0)
+
+
+def _price(context: Context, site: AwsSite, name: str, market: Market) -> int:
+    """What is certain of a price: the negotiated one, or on demand that of the region."""
+    as_model = Site(site.name, SiteKind.AWS, region=site.region, negotiated=context.prices.get(site.name, ()))
+    own = negotiated(as_model, name, market)
+    if own is not None:
+        return own
+    if market not in CERTAIN or name not in context.catalog.instances:
+        return 0
+    rows_of = context.catalog.instances[name].prices
+    return max((one.microusd_per_hour for one in rows_of if _is_listed(one, site.region)), default=0)
+
+
+def _is_listed(price: DatedPrice, region: str) -> bool:
+    return price.region == region and price.market is Market.ON_DEMAND
 
 
 def _usd(micro: int) -> str:

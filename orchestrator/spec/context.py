@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from orchestrator.model.catalog import Catalog
-from orchestrator.model.cluster import Host
+from orchestrator.model.cluster import Host, Price
 from orchestrator.spec.reading import Found
 from orchestrator.wire.cluster import ClusterDocument
 from orchestrator.wire.common import NAME_PATTERN
@@ -39,7 +39,8 @@ class Context:
     """All that the checks of one cluster document share.
 
     `hosts` has the hosts of each site whose inventory was read, by site name; `unread` the sites whose inventory could
-    not be read or has faults: what their hosts are is not known.
+    not be read or has faults: what their hosts are is not known. `prices` has the negotiated prices of each site that
+    names a file of them, `unpriced` the sites whose file could not be read.
     """
 
     document: ClusterDocument
@@ -47,6 +48,8 @@ class Context:
     catalog: Catalog
     hosts: dict[str, tuple[Host, ...]] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
+    prices: dict[str, tuple[Price, ...]] = field(default_factory=dict)
+    unpriced: frozenset[str] = frozenset()
 
 
 Check = Callable[[Context], Iterator[Found]]

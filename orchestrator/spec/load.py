@@ -9,32 +9,32 @@ found sound, and all faults come out together, sorted by place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator import catalog
-from orchestrator.model.cluster import ClusterSpec, Host
+from orchestrator.model.catalog import Catalog
+from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.job import JobSpec
 from orchestrator.spec import checks
 from orchestrator.spec.build_cluster import cluster_spec
 from orchestrator.spec.build_job import job_spec
 from orchestrator.spec.checks_job import check_job_alone, check_job_in_cluster
 from orchestrator.spec.context import Context, declared, without_unknown
-from orchestrator.spec.inventory import Claim, Inventory, Owner, read_inventory, taken
 from orchestrator.spec.kinds import kind_of
 from orchestrator.spec.places import Page, sorted_errors, unplaced
-from orchestrator.spec.reading import Found, read_document, without
+from orchestrator.spec.prices import check_prices
+from orchestrator.spec.reading import read_document, without
 from orchestrator.spec.report import InvalidDocument, SpecError
-from orchestrator.spec.source import Unreadable, beside, read_text, shown_path
-from orchestrator.spec.tree import Misread, read_tree, tree_of
-from orchestrator.spec.ways import contradicting
+from orchestrator.spec.shelf import Shelf
+from orchestrator.spec.source import Unreadable, read_text
+from orchestrator.spec.tree import read_tree, tree_of
 from orchestrator.wire.cluster import API_VERSION, ClusterDocument
-from orchestrator.wire.cluster_sites import MetalSite
 from orchestrator.wire.job import JobDocument
-from orchestrator.wire.leaf import UNKNOWN
+from orchestrator.wire.prices import KIND as PRICES
 
 CLUSTER, JOB = "Cluster", "Job"
+ALL = (CLUSTER, JOB, PRICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,86 +87,94 @@ class _Outcome:
 NO_SKIP: frozenset[str] = frozenset()
 
 
-def load_cluster(path: str, skip: frozenset[str] = NO_SKIP) -> LoadedCluster:
-    """The cluster that a file describes, with the hosts of its inventories. `skip`: codes of checks that are left out
-    (`checks.SKIPPABLE`). Raises nothing."""
-    done = _from_file(path, (CLUSTER,), None, skip)
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What is known besides a text: the cluster that a job is for, the file beside which names are meant (None: such
+    files are not read), checks to leave out, the catalog (None: the one that ships)."""
+
+    cluster: ClusterSpec | None = None
+    base: str | None = None
+    skip: frozenset[str] = NO_SKIP
+    known: Catalog | None = None
+
+    def catalog(self) -> Catalog:
+        """The catalog to judge by."""
+        return self.known if self.known is not None else catalog.load()
+
+
+def load_cluster(path: str, skip: frozenset[str] = NO_SKIP, known: Catalog | None = None) -> LoadedCluster:
+    """The cluster that a file describes, with what the files that it names say. `skip`: codes of checks that are left
+    out (`checks.SKIPPABLE`); `known`: the catalog, absent: the one that ships. Raises nothing."""
+    done = _from_file(path, (CLUSTER,), _Given(skip=skip, known=known))
     return LoadedCluster(done.cluster, sorted_errors(done.errors, path, done.more))
 
 
 def load_cluster_text(text: str, file: str, base: str | None = None) -> LoadedCluster:
-    """The same of a text. `file` names it in errors; inventories are read beside `base`, or not at all without one."""
-    done = _from_text(text, file, (CLUSTER,), None, base)
+    """The same of a text. `file` names it in errors; inventories and prices are read beside `base`, or not at all
+    without one."""
+    done = _from_text(text, file, (CLUSTER,), _Given(base=base))
     return LoadedCluster(done.cluster, sorted_errors(done.errors, file, done.more))
 
 
 def load_job(path: str, cluster: ClusterSpec | None = None) -> LoadedJob:
     """The job that a file describes; with `cluster`, its names must exist there. Raises nothing."""
-    done = _from_file(path, (JOB,), cluster)
+    done = _from_file(path, (JOB,), _Given(cluster))
     return LoadedJob(done.job, sorted_errors(done.errors, path, done.more))
 
 
 def load_job_text(text: str, file: str, cluster: ClusterSpec | None = None) -> LoadedJob:
     """The same of a text; `file` names it in errors."""
-    done = _from_text(text, file, (JOB,), cluster, None)
+    done = _from_text(text, file, (JOB,), _Given(cluster))
     return LoadedJob(done.job, sorted_errors(done.errors, file, done.more))
 
 
 def job_from_document(document: object, cluster: ClusterSpec | None = None) -> JobSpec:
     """The job that a JSON value describes, which stays as it is. Raises InvalidDocument, whose errors have no lines."""
-    done = _from_page(Page("", "", tree_of(document)), (JOB,), cluster, None)
+    done = _from_page(Page("", "", tree_of(document)), (JOB,), _Given(cluster))
     if done.job is None:
         raise InvalidDocument(sorted_errors(done.errors, "", done.more))
     return done.job
 
 
 def validate_file(
-    path: str, cluster: ClusterSpec | None = None, skip: frozenset[str] = NO_SKIP
+    path: str,
+    cluster: ClusterSpec | None = None,
+    skip: frozenset[str] = NO_SKIP,
+    known: Catalog | None = None,
 ) -> ValidationResult:
-    """What is wrong with a file of either kind. `skip` as in `load_cluster`. Raises nothing."""
-    done = _from_file(path, (CLUSTER, JOB), cluster, skip)
+    """What is wrong with a file of any kind. `skip` and `known` as in `load_cluster`. Raises nothing."""
+    done = _from_file(path, ALL, _Given(cluster, skip=skip, known=known))
     return ValidationResult(sorted_errors(done.errors, path, done.more))
 
 
 def validate_text(
-    text: str, file: str, cluster: ClusterSpec | None = None, skip: frozenset[str] = NO_SKIP
+    text: str,
+    file: str,
+    cluster: ClusterSpec | None = None,
+    skip: frozenset[str] = NO_SKIP,
+    known: Catalog | None = None,
 ) -> ValidationResult:
-    """The same of a text, such as standard input; inventories that it names are read from the current folder."""
-    done = _from_text(text, file, (CLUSTER, JOB), cluster, file, skip)
+    """The same of a text, such as standard input; files that it names are read from the current folder."""
+    done = _from_text(text, file, ALL, _Given(cluster, file, skip, known))
     return ValidationResult(sorted_errors(done.errors, file, done.more))
 
 
 # --- from a file to a page -------------------------------------------------------------------------------------------
 
 
-def _from_file(
-    path: str, kinds: tuple[str, ...], cluster: ClusterSpec | None, skip: frozenset[str] = NO_SKIP
-) -> _Outcome:
+def _from_file(path: str, kinds: tuple[str, ...], given: _Given) -> _Outcome:
     try:
         text = read_text(path)
     except Unreadable as error:
         return _Outcome([unplaced(path, error.problem, error.line, error.column)])
-    return _from_text(text, path, kinds, cluster, path, skip)
+    return _from_text(text, path, kinds, replace(given, base=path))
 
 
-def _from_text(
-    text: str,
-    file: str,
-    kinds: tuple[str, ...],
-    cluster: ClusterSpec | None,
-    base: str | None,
-    skip: frozenset[str] = NO_SKIP,
-) -> _Outcome:
-    return _from_page(Page(file, text, read_tree(text)), kinds, cluster, base, skip)
+def _from_text(text: str, file: str, kinds: tuple[str, ...], given: _Given) -> _Outcome:
+    return _from_page(Page(file, text, read_tree(text)), kinds, given)
 
 
-def _from_page(
-    page: Page,
-    kinds: tuple[str, ...],
-    cluster: ClusterSpec | None,
-    base: str | None,
-    skip: frozenset[str] = NO_SKIP,
-) -> _Outcome:
+def _from_page(page: Page, kinds: tuple[str, ...], given: _Given) -> _Outcome:
     errors = [page.of_text(fault) for fault in page.tree.faults]
     root = page.tree.root
     if root is None:
@@ -175,104 +183,43 @@ def _from_page(
     if kind is None:
         return _Outcome(errors + [page.error(one) for one in found])
     if kind == CLUSTER:
-        return _cluster(page, root.value, errors, base, skip)
-    return _job(page, root.value, errors, cluster)
+        return _cluster(page, root.value, errors, given)
+    if kind == PRICES:
+        found, more = check_prices(root.value, given.catalog())
+        return _Outcome(errors + [page.error(one) for one in found], more=more)
+    return _job(page, root.value, errors, given)
 
 
 # --- from a page to a model ------------------------------------------------------------------------------------------
 
 
-def _job(page: Page, data: Any, errors: list[SpecError], cluster: ClusterSpec | None) -> _Outcome:
+def _job(page: Page, data: Any, errors: list[SpecError], given: _Given) -> _Outcome:
     reading = read_document(JobDocument, data)
     document = reading.document
     found = list(reading.found)
     if document is not None:
         found += check_job_alone(document)
-    if cluster is not None and found:
+    if given.cluster is not None and found:
         document = without(JobDocument, data, [one.loc for one in found])
-    if cluster is not None and document is not None:
-        found += check_job_in_cluster(document, cluster, catalog.load())
+    if given.cluster is not None and document is not None:
+        found += check_job_in_cluster(document, given.cluster, given.catalog())
     errors += [page.error(one) for one in found]
     done = job_spec(document) if document is not None and not errors else None
     return _Outcome(errors, job=done, more=reading.more)
 
 
-def _cluster(
-    page: Page, data: Any, errors: list[SpecError], base: str | None, skip: frozenset[str]
-) -> _Outcome:
+def _cluster(page: Page, data: Any, errors: list[SpecError], given: _Given) -> _Outcome:
     names = declared(data)
     reading = read_document(ClusterDocument, data)
     document = reading.document
     errors += [page.error(one) for one in reading.found]
     if document is None:
         return _Outcome(errors, more=reading.more)
-    shelf = _Shelf(page, base)
+    known = given.catalog()
+    shelf = Shelf(page, given.base)
     hosts, unread = shelf.hosts_of(document)
+    prices, unpriced = shelf.prices_of(document, known)
     errors += shelf.errors
-    context = Context(document, without_unknown(names, data), catalog.load(), hosts, unread)
-    errors += [page.error(one) for one in checks.check_cluster(context, data, skip)]
-    return _Outcome(errors, cluster=None if errors else cluster_spec(document, hosts))
-
-
-class _Shelf:
-    """The inventories that a cluster names, each read once."""
-
-    def __init__(self, page: Page, base: str | None) -> None:
-        self.errors: list[SpecError] = []
-        self._page = page
-        self._base = base
-        self._read: dict[str, Inventory | None] = {}
-        self._pages: dict[str, Page] = {}
-
-    def hosts_of(self, document: ClusterDocument) -> tuple[dict[str, tuple[Host, ...]], frozenset[str]]:
-        """The hosts by site, and the sites whose hosts are not known."""
-        hosts: dict[str, tuple[Host, ...]] = {}
-        unread: set[str] = set()
-        if document.sites is UNKNOWN:
-            return {}, frozenset()
-        for index, site in enumerate(document.sites):
-            if not isinstance(site, MetalSite) or site.name is UNKNOWN or site.inventory is None:
-                continue
-            inventory = self._inventory(site.inventory, index) if site.inventory is not UNKNOWN else None
-            if inventory is None or inventory.faults:
-                unread.add(site.name)
-            else:
-                hosts[site.name] = inventory.hosts
-                self._told(beside(self._base or "", site.inventory), contradicting(inventory.ways, site.ssh))
-        self._shared()
-        return hosts, frozenset(unread)
-
-    def _told(self, path: str, faults: Iterable[Misread]) -> None:
-        self.errors += [self._pages[path].of_text(fault) for fault in faults]
-
-    def _shared(self) -> None:
-        """What is one host's own in one inventory is no other host's in another one."""
-        first: dict[Claim, tuple[str, Owner]] = {}
-        for path, inventory in self._read.items():
-            for claim, owner in inventory.claims.items() if inventory is not None else ():
-                file, other = first.setdefault(claim, (path, owner))
-                if other.host != owner.host:
-                    found = taken(claim, other, f"{shown_path(file)}, line {other.place.line}")
-                    self._told(path, [Misread(found, owner.place, owner.loc)])
-
-    def _inventory(self, name: str, index: int) -> Inventory | None:
-        if self._base is None:
-            return None
-        path = beside(self._base, name)
-        if path not in self._read:
-            self._read[path] = self._open(path, index)
-        return self._read[path]
-
-    def _open(self, path: str, index: int) -> Inventory | None:
-        try:
-            text = read_text(path, "the folder of the file that names it")
-        except Unreadable as error:
-            if error.line:
-                self.errors.append(unplaced(path, error.problem, error.line, error.column))
-            else:
-                self.errors.append(self._page.error(Found(("sites", index, "inventory"), error.problem)))
-            return None
-        inventory = read_inventory(text)
-        self._pages[path] = Page(path, text, inventory.tree)
-        self._told(path, inventory.faults)
-        return inventory
+    context = Context(document, without_unknown(names, data), known, hosts, unread, prices, unpriced)
+    errors += [page.error(one) for one in checks.check_cluster(context, data, given.skip)]
+    return _Outcome(errors, cluster=None if errors else cluster_spec(document, hosts, prices))

@@ -12,7 +12,6 @@ from pydantic import Field, WrapValidator
 
 from orchestrator.model.cluster import Market, Nat, PlacementGroup
 from orchestrator.wire.common import (
-    Dollars,
     NetworkCidr,
     Reference,
     Rows,
@@ -26,10 +25,11 @@ from orchestrator.wire.leaf import Strict, key_leaf, read_present
 NatWord = Annotated[Nat, choice_leaf(Nat)]
 PlacementWord = Annotated[PlacementGroup, choice_leaf(PlacementGroup)]
 MarketWord = Annotated[Market, choice_leaf(Market)]
+REGION_PATTERN = r"^[a-z]{2,4}(-[a-z]{2,12}){1,3}-[0-9]{1,2}$"
 Region = Annotated[
     str,
     pattern_leaf(
-        r"^[a-z]{2,4}(-[a-z]{2,12}){1,3}-[0-9]{1,2}$",
+        REGION_PATTERN,
         "spec.bad-name",
         "a text: an AWS region",
         "write it as in us-east-1",
@@ -158,11 +158,3 @@ class ControllerInstanceDocument(Strict):
     site: Reference = Field(description="Site of kind aws on which it stands.")
     type: InstanceType = Field(description="Instance type.", examples=["m7i.large"])
     volume: Size | None = Field(None, description="Disk that keeps its state; absent: 50GiB.")
-
-
-class PriceDocument(Strict):
-    """One row of a file of negotiated prices."""
-
-    type: InstanceType = Field(description="Instance type.", examples=["p5.48xlarge"])
-    market: MarketWord = Field(description="Market on which the price holds.")
-    usd_per_hour: Dollars = Field(description="Dollars an hour for one instance.", examples=[31.464])

@@ -139,6 +139,7 @@ _ALL = (
     Fault("spec.cycle", "{chain} is a circle", "remove one link of it"),
     Fault("spec.unknown-timezone", "{got} is no IANA time zone", "{advice}"),
     Fault("spec.unknown-gpu-model", "the catalog knows no GPU model '{name}'", "{advice}"),
+    Fault("spec.unknown-instance-type", "the catalog knows no instance type '{name}'", "{advice}"),
     # --- what contradicts ---
     Fault("spec.not-for-kind", "a {what} of kind {kind} has no '{field}'", "{advice}"),
     Fault("spec.exclusive-fields", "'{field}' and '{other}' can't be given together", "{advice}"),
@@ -176,6 +177,16 @@ _ALL = (
         "spec.redundancy-feeds",
         "redundancy {redundancy} needs {need}, but the domain has {count}",
         "name the feeds in fed_by",
+    ),
+    Fault("spec.type-without", "instance type {type} {what}", "{advice}"),
+    Fault("spec.one-of-many", "{what}, and here are several", "{advice}"),
+    Fault("spec.zone-without", "zone '{zone}' {what}", "{advice}"),
+    Fault("spec.arn-elsewhere", "{got} is of another service or region", "{advice}"),
+    Fault("spec.no-such-size", "{what} has no {got}", "{advice}"),
+    Fault(
+        "spec.vpc-too-small",
+        "up to {nodes} nodes stand here, but {cidr} has addresses for {room} in {where}",
+        "give it a larger network, or lower the sizes of pools",
     ),
     Fault("spec.zone-elsewhere", "zone '{zone}' is not in region '{region}'", "name zones of that region"),
     Fault(

@@ -20,11 +20,16 @@ from pydantic_core import core_schema
 from orchestrator.wire.cluster import ClusterDocument
 from orchestrator.wire.job import JobDocument
 from orchestrator.wire.leaf import Strict
+from orchestrator.wire.prices import PricesDocument
 from orchestrator.wire.updates import by_field
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 UPDATE = "x-gangline-update"
-DOCUMENTS: dict[str, type[Strict]] = {"cluster": ClusterDocument, "job": JobDocument}
+DOCUMENTS: dict[str, type[Strict]] = {
+    "cluster": ClusterDocument,
+    "job": JobDocument,
+    "prices": PricesDocument,
+}
 
 
 class _Generator(GenerateJsonSchema):
@@ -51,7 +56,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """The schema of `cluster` or `job`."""
+    """The schema of `cluster`, `job` or `prices`."""
     model = DOCUMENTS[name]
     schema = model.model_json_schema(by_alias=True, mode="validation", schema_generator=_Generator)
     if model is ClusterDocument:

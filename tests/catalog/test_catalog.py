@@ -9,6 +9,7 @@ import pytest
 from orchestrator import catalog
 from orchestrator.model.catalog import Catalog, GpuModel, InstanceType
 from orchestrator.model.codec import decode, encode
+from orchestrator.model.prices import day_of
 
 CATALOG = catalog.load()
 
@@ -35,7 +36,26 @@ def test_instance_types_have_known_gpus(one: InstanceType) -> None:
     assert one.gpus in (1, 4, 8)
     assert one.vcpus >= 4
     assert one.memory >= 2**34
-    assert all(price > 100_000 for price in one.prices.values())
+    assert all(price.microusd_per_hour > 100_000 and price.source for price in one.prices)
+
+
+@pytest.mark.parametrize("one", CATALOG.instances.values(), ids=CATALOG.instances)
+def test_network_cards_carry_the_interfaces_that_are_said(one: InstanceType) -> None:
+    assert one.cards >= 1
+    assert one.efa <= one.cards
+    assert len(one.efa_cards()) == one.efa
+    if one.efa:
+        assert one.enis >= 2  # one of the first card is the plain one, beside an EFA
+        assert one.network >= 25_000
+    assert one.ebs >= 1000
+    assert one.nvme >= 10**11
+
+
+def test_efa_is_on_all_cards_but_where_the_first_has_none() -> None:
+    assert list(CATALOG.instances["p5en.48xlarge"].efa_cards()) == list(range(16))
+    assert list(CATALOG.instances["p6-b300.48xlarge"].efa_cards()) == list(range(1, 17))
+    assert list(CATALOG.instances["g5.48xlarge"].efa_cards()) == [0]
+    assert not CATALOG.instances["g5.xlarge"].efa_cards()
 
 
 def test_pci_ids_name_one_model() -> None:
@@ -45,8 +65,9 @@ def test_pci_ids_name_one_model() -> None:
 
 def test_some_figures_that_designs_rest_on() -> None:
     assert CATALOG.gpus["H100-SXM5-80GB"].max_watts == 700
-    assert CATALOG.instances["p5.48xlarge"].prices == {"us-east-1": 55_040_000}
-    assert CATALOG.instances["p5e.48xlarge"].prices == {}
+    (price,) = CATALOG.instances["p5.48xlarge"].prices
+    assert (price.region, price.microusd_per_hour, day_of(price)) == ("us-east-1", 55_040_000, "2026-07-20")
+    assert CATALOG.instances["p5e.48xlarge"].prices == ()
 
 
 def test_it_survives_the_codec() -> None:

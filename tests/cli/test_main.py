@@ -44,8 +44,17 @@ COMMANDS = dict(every_command())
 def test_the_commands_of_the_design_are_there() -> None:
     clusters = "init validate plan apply drift render history rollback destroy up down status"
     wanted = f"{clusters} submit run jobs job logs explain cancel hold release requeue nodes node gpus"
-    more = "queues demo doctor version completion server token agent"
-    inner = ["job show", "node cordon", "node uncordon", "token create", "token list", "token revoke"]
+    more = "queues catalog demo doctor version completion server token agent"
+    inner = [
+        "catalog show",
+        "catalog refresh",
+        "job show",
+        "node cordon",
+        "node uncordon",
+        "token create",
+        "token list",
+        "token revoke",
+    ]
     server = ["server run", "server backup", "server restore", "server recover"]
 
     assert sorted([*f"{wanted} {more}".split(), *inner, *server]) == sorted(path for path in COMMANDS if path)

@@ -64,7 +64,12 @@ SCENES = (
     ),
     Scene(
         "another region",
-        new={"sites[use1].region": "us-west-2", "sites[use1].zones": ["us-west-2a"]},
+        old={"sites[use1].kms_key": GONE},
+        new={
+            "sites[use1].region": "us-west-2",
+            "sites[use1].zones": ["us-west-2a"],
+            "sites[use1].kms_key": GONE,
+        },
         want="""
         sites[use1].region: us-east-1 -> us-west-2 [refused]
         sites[use1].zones: [us-east-1a, us-eas… -> [us-west-2a] [replace]

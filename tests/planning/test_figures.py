@@ -10,36 +10,50 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.model.catalog import Catalog, GpuModel, InstanceType
+from orchestrator.model.catalog import Catalog, DatedPrice, GpuModel, InstanceType
 from orchestrator.model.change import Span
 from orchestrator.model.cluster import (
     Budget,
     ClusterSpec,
+    Controller,
+    ControllerInstance,
     GpuSpec,
     Market,
+    Nat,
     Offering,
     Pool,
     PoolSize,
     PowerDomain,
+    Price,
     Redundancy,
     Scope,
     Site,
     SiteKind,
     SitePower,
+    Storage,
+    StorageKind,
+    Vpc,
     Window,
 )
+from orchestrator.model.prices import DAY_US, HOUR_US
 from orchestrator.planning.figures import figures
 from orchestrator.planning.power import loads
 from orchestrator.planning.world import Running, Workload
 
+NOW = 1_800_000_000_000_000
 CATALOG = Catalog(
     {"G": GpuModel("G", 80 << 30, 500)},
-    {"a.big": InstanceType("a.big", 8, 64, "G", 8, prices={"r-1": 40_000_000})},
+    {
+        "a.big": InstanceType(
+            "a.big", 8, 64, "G", 8, prices=(DatedPrice(Market.ON_DEMAND, "r-1", 40_000_000, NOW, "list"),)
+        )
+    },
     "2026-01-01",
     "2026-01-01",
     (),
 )
 DOLLAR = 1_000_000
+HOST = ControllerInstance("use1", "m7i.large")
 NOTHING = Span(0, 0, 0)
 
 
@@ -63,7 +77,7 @@ PRICED = SitePower(price_microusd_per_kwh=200_000, pue_milli=1500)  # 0.20 dolla
 
 def test_power_and_its_price() -> None:
     """10 nodes at 2 kW: 20 kW; times 1.5 times 0.20 dollars: 6 dollars an hour; before, 4 nodes and 2.40 dollars."""
-    made = figures(hall(4, power=PRICED), hall(10, power=PRICED), CATALOG, Workload())
+    made = figures(hall(4, power=PRICED), hall(10, power=PRICED), CATALOG, Workload(), NOW)
 
     assert made.watts_now == Span(0, 0, 8_000)
     assert made.watts_then == Span(0, 0, 20_000)
@@ -75,7 +89,7 @@ def test_expected_is_the_share_that_work_holds_now() -> None:
     """8 of 16 GPUs are held: half of 8 kW now; on ten nodes 8 of 40: a fifth of 20 kW."""
     work = Workload((Running(1, "a", "q", ("n1", "n2"), 8),))
 
-    made = figures(hall(4), hall(10), CATALOG, work)
+    made = figures(hall(4), hall(10), CATALOG, work, NOW)
 
     assert (made.watts_now.expected, made.watts_then.expected) == (4_000, 4_000)
 
@@ -85,7 +99,7 @@ def test_idle_gpus_are_the_floor() -> None:
     idle = replace(CATALOG, gpus={name: replace(gpu, idle_watts=60) for name, gpu in CATALOG.gpus.items()})
     work = Workload((Running(1, "a", "q", ("n1", "n2"), 4),))
 
-    made = figures(None, hall(4, power=PRICED), idle, work)
+    made = figures(None, hall(4, power=PRICED), idle, work, NOW)
 
     assert made.watts_then == Span(960, 960 + (8_000 - 960) // 4, 8_000)
     assert made.cost_then.floor == 288_000
@@ -96,20 +110,20 @@ def test_a_cap_below_what_a_gpu_idles_at_is_its_floor() -> None:
     idle = replace(CATALOG, gpus={name: replace(gpu, idle_watts=60) for name, gpu in CATALOG.gpus.items()})
     (model,) = list(CATALOG.gpus)[:1]
 
-    made = figures(None, hall(1, gpu=GpuSpec(model, 2, max_watts=50)), idle, Workload())
+    made = figures(None, hall(1, gpu=GpuSpec(model, 2, max_watts=50)), idle, Workload(), NOW)
 
     assert made.watts_then == Span(100, 100, 100)
 
 
 def test_nothing_stood_there_before() -> None:
-    made = figures(None, hall(1), CATALOG, Workload())
+    made = figures(None, hall(1), CATALOG, Workload(), NOW)
 
     assert (made.watts_now, made.cost_now) == (NOTHING, NOTHING)
 
 
 def test_the_file_knows_watts_that_the_catalog_does_not() -> None:
-    known = figures(None, hall(1, gpu=GpuSpec("X", 2, max_watts=300)), CATALOG, Workload())
-    unknown = figures(None, hall(1, gpu=GpuSpec("X", 2)), CATALOG, Workload())
+    known = figures(None, hall(1, gpu=GpuSpec("X", 2, max_watts=300)), CATALOG, Workload(), NOW)
+    unknown = figures(None, hall(1, gpu=GpuSpec("X", 2)), CATALOG, Workload(), NOW)
 
     assert known.watts_then.ceiling == 600
     assert unknown.watts_then.ceiling == 0
@@ -117,7 +131,7 @@ def test_the_file_knows_watts_that_the_catalog_does_not() -> None:
 
 
 def test_what_is_not_counted_is_said_once() -> None:
-    made = figures(None, hall(3), CATALOG, Workload())
+    made = figures(None, hall(3), CATALOG, Workload(), NOW)
 
     assert made.uncounted == (
         "power of hosts besides their GPUs: it is known once it is measured",
@@ -133,11 +147,12 @@ def test_what_is_bought() -> None:
         cloud(Offering(("a.big",), Market.ON_DEMAND), Offering(("a.big",), Market.SPOT, 25 * DOLLAR)),
         CATALOG,
         Workload(),
+        NOW,
     )
 
     assert made.cost_then == Span(25 * DOLLAR, 40 * DOLLAR, 160 * DOLLAR)
     assert made.watts_then == NOTHING
-    assert made.uncounted == ()
+    assert made.assumed == ()
 
 
 def test_prices_that_nobody_knows() -> None:
@@ -146,12 +161,134 @@ def test_prices_that_nobody_knows() -> None:
         cloud(Offering(("a.new",), Market.ON_DEMAND), Offering(("a.big",), Market.CAPACITY_BLOCK)),
         CATALOG,
         Workload(),
+        NOW,
     )
 
     assert made.cost_then == NOTHING
-    assert made.uncounted == (
+    assert made.uncounted[:2] == (
         "pool b: the catalog has no price of a.new in r-1",
         "pool b: capacity blocks are paid beforehand",
+    )
+
+
+def priced(*prices: DatedPrice) -> Catalog:
+    """A catalog of one type with these prices."""
+    return replace(CATALOG, instances={"a.big": replace(CATALOG.instances["a.big"], prices=prices)})
+
+
+def listed(dollars: int, *, days: int = 0, region: str = "r-1") -> DatedPrice:
+    """A price on demand that is so many days old."""
+    return DatedPrice(Market.ON_DEMAND, region, dollars * DOLLAR, NOW - days * DAY_US, "list")
+
+
+def spot(dollars: int, zone: str, *, hours: int = 0) -> DatedPrice:
+    """A spot price that is so many hours old."""
+    return DatedPrice(Market.SPOT, "r-1", dollars * DOLLAR, NOW - hours * HOUR_US, "history", zone)
+
+
+ON_DEMAND, SPOT = Offering(("a.big",), Market.ON_DEMAND), Offering(("a.big",), Market.SPOT)
+REFRESH = "`gangline catalog refresh` asks for new ones"
+
+
+@pytest.mark.parametrize(
+    ("prices", "offering", "ceiling", "assumed"),
+    [
+        ((listed(40, days=90),), ON_DEMAND, 40, ()),
+        (
+            (listed(40, days=91),),
+            ON_DEMAND,
+            50,
+            (f"the price of a.big in r-1 is 91 days old (2026-10-16): taken × 1.25; {REFRESH}",),
+        ),
+        (
+            (listed(40, region="r-2"), listed(32, region="r-3")),
+            ON_DEMAND,
+            50,
+            ("a.big has no price in r-1: that of r-2 is taken, × 1.25",),
+        ),
+        ((listed(40), spot(10, "r-1a"), spot(12, "r-1b", hours=6)), SPOT, 12, ()),
+        (
+            (listed(40), spot(12, "r-1b", hours=7)),
+            SPOT,
+            40,
+            (f"the spot price of a.big in r-1 is 7 hours old: its price on demand is taken; {REFRESH}",),
+        ),
+        (
+            (listed(40),),
+            SPOT,
+            40,
+            (f"no spot price of a.big in r-1 is known: its price on demand is taken; {REFRESH}",),
+        ),
+    ],
+    ids=["fresh", "old", "elsewhere", "spot", "old spot", "unknown spot"],
+)
+def test_a_price_is_taken_dearer_than_it_says_where_it_may_have_moved(
+    prices: tuple[DatedPrice, ...], offering: Offering, ceiling: int, assumed: tuple[str, ...]
+) -> None:
+    made = figures(None, cloud(offering, high=1), priced(*prices), Workload(), NOW)
+
+    assert made.cost_then.ceiling == ceiling * DOLLAR
+    assert made.assumed == assumed
+
+
+def test_both_reasons_count_and_both_are_said() -> None:
+    """Of another region and old: 40 dollars twice a quarter more are 62.50."""
+    made = figures(
+        None, cloud(ON_DEMAND, high=1), priced(listed(40, days=200, region="r-2")), Workload(), NOW
+    )
+
+    assert made.cost_then.ceiling == 62_500_000
+    assert len(made.assumed) == 2
+
+
+def test_a_negotiated_price_does_not_age_and_comes_first() -> None:
+    spec = cloud(ON_DEMAND, SPOT, high=1)
+    own = Price("a.big", Market.ON_DEMAND, 21 * DOLLAR)
+    spec = replace(spec, sites=(replace(spec.sites[0], negotiated=(own,)),))
+
+    made = figures(None, spec, priced(listed(40, days=500), spot(12, "r-1a")), Workload(), NOW)
+
+    assert made.cost_then == Span(12 * DOLLAR, 21 * DOLLAR, 21 * DOLLAR)
+    assert made.assumed == ()
+
+
+def test_a_reservation_costs_what_its_type_costs_on_demand() -> None:
+    reserved = Offering(("a.big",), Market.CAPACITY_RESERVATION, reservation="cr-1")
+
+    made = figures(None, cloud(reserved, high=2), CATALOG, Workload(), NOW)
+
+    assert made.cost_then == Span(40 * DOLLAR, 40 * DOLLAR, 80 * DOLLAR)
+    assert "site use1: capacity reservations while no node runs in them" in made.uncounted
+
+
+def test_fixed_nodes_cost_the_same_whatever_work_there_is() -> None:
+    site = Site("use1", SiteKind.AWS, region="r-1")
+    pool = Pool("f", "use1", nodes=("f1", "f2", "f3"), offerings=(ON_DEMAND,))
+
+    made = figures(None, ClusterSpec("c", sites=(site,), pools=(pool,)), CATALOG, Workload(), NOW)
+
+    assert made.cost_then == Span(120 * DOLLAR, 120 * DOLLAR, 120 * DOLLAR)
+    assert made.watts_then == NOTHING
+
+
+def test_what_aws_bills_besides_instances_is_named() -> None:
+    spec = cloud(ON_DEMAND)
+    site = replace(spec.sites[0], vpc=Vpc(nat=Nat.PER_ZONE, endpoints=("s3", "ec2")))
+    kept = replace(spec.sites[0], name="usw2", vpc=Vpc(id="vpc-1"))
+    storage = (
+        Storage("fast", StorageKind.FSX, "/fast", size=1 << 40, sites=("use1",)),
+        Storage("kept", StorageKind.EFS, "/kept", source="fs-1"),
+    )
+    spec = replace(spec, sites=(site, kept), storage=storage, controller=Controller(instance=HOST))
+
+    assert figures(None, spec, CATALOG, Workload(), NOW).uncounted == (
+        "site use1: a NAT gateway in each zone, by the hour and by what passes through it",
+        "site use1: endpoints ec2, by the hour and zone",
+        "site use1: data that goes to other zones and to the internet",
+        "site use1: the root disks of nodes (EBS)",
+        "site use1: storage fast (FSx for Lustre)",
+        "site usw2: data that goes to other zones and to the internet",
+        "the controller's instance m7i.large, and its disk",
     )
 
 
@@ -172,7 +309,7 @@ def test_the_domain_with_the_least_left_binds() -> None:
         ),
     )
 
-    made = figures(None, spec, CATALOG, Workload())
+    made = figures(None, spec, CATALOG, Workload(), NOW)
 
     assert (made.binds, made.headroom, made.headroom_unit) == (
         "sites[hall].power.domains[rack]",
@@ -185,7 +322,7 @@ def test_a_window_of_a_budget_binds_before_its_domain() -> None:
     spec = hall(4, power=powered(PowerDomain("root", limit_watts=10_000)))
     evening = Budget("evening", "root", (Window((0,), 0, 60, 9_000), Window((1,), 0, 60, 7_000)))
 
-    made = figures(None, replace(spec, budgets=(evening,)), CATALOG, Workload())
+    made = figures(None, replace(spec, budgets=(evening,)), CATALOG, Workload(), NOW)
 
     assert (made.binds, made.headroom) == ("budgets[evening]", -1_000)
 
@@ -201,7 +338,7 @@ def test_a_window_of_a_budget_binds_before_its_domain() -> None:
 def test_a_budget_on_money_binds(budget: Budget, headroom: int) -> None:
     spec = replace(cloud(Offering(("a.big",), Market.ON_DEMAND)), budgets=(budget,))
 
-    made = figures(None, spec, CATALOG, Workload())
+    made = figures(None, spec, CATALOG, Workload(), NOW)
 
     assert (made.binds, made.headroom, made.headroom_unit) == ("budgets[b]", headroom, "microusd_per_hour")
 
@@ -213,7 +350,7 @@ def test_a_budget_for_other_things_does_not(scope: Scope) -> None:
         budgets=(Budget("b", scope=scope, microusd_per_hour=DOLLAR),),
     )
 
-    assert figures(None, spec, CATALOG, Workload()).headroom in (0, DOLLAR)
+    assert figures(None, spec, CATALOG, Workload(), NOW).headroom in (0, DOLLAR)
 
 
 # --- load on power domains -------------------------------------------------------------------------------------------

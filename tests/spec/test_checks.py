@@ -163,7 +163,7 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     (
         "nodes and size on aws",
         BOUGHT
-        + "pools: [{name: p, site: u, nodes: a, size: {max: 1}, offerings: [{type: p5.48xlarge, market: spot}]}]",
+        + "pools: [{name: p, site: u, nodes: a, size: {max: 1}, offerings: [{type: p5.48xlarge, market: on_demand}]}]",
         ["pools[p].size spec.not-for-kind"],
     ),
     (
@@ -504,4 +504,5 @@ def test_what_the_catalog_does_not_know_settles_nothing() -> None:
     body = AWS.format(
         low=0, high=9, types="p9.metal-96xl", market="on_demand", budgets="[{name: m, usd_per_hour: 1}]"
     )
+    body = body.replace("    site: use1\n", "    site: use1\n    cores: 192\n")
     assert said(body + "queues: [{name: q, guarantee: [{pool: b, gpus: 4000}]}]") == []

@@ -15,8 +15,6 @@ from jsonschema import Draft202012Validator
 from orchestrator import bundled, spec
 from orchestrator.spec.tree import read_tree
 from orchestrator.wire import schemas
-from orchestrator.wire.cluster import ClusterDocument
-from orchestrator.wire.job import JobDocument
 from tests.spec.mutants import Breeder, Mutant
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +41,7 @@ def value_of(text: str) -> Any:
     return root.value
 
 
-@pytest.fixture(scope="module", params=["cluster", "job"])
+@pytest.fixture(scope="module", params=["cluster", "job", "prices"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -67,7 +65,9 @@ def test_the_schemas_are_sound_and_take_no_null(kind: str) -> None:
 
 def test_the_schemas_are_written_into_any_folder(tmp_path: Path) -> None:
     assert schemas.main([str(tmp_path)]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cluster.schema.json", "job.schema.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"{name}.schema.json" for name in ("cluster", "job", "prices")
+    ]
 
 
 EXAMPLES = [
@@ -77,6 +77,7 @@ EXAMPLES = [
     ("cluster", FULL / "bought.yaml"),
     ("job", FULL / "job.yaml"),
     ("job", FULL / "tasks.yaml"),
+    ("prices", FULL / "prices.yml"),
 ]
 
 
@@ -104,10 +105,10 @@ class Judge:
         return self._sections[section].is_valid(value[section])
 
 
-@pytest.mark.parametrize("name", ["cluster.yaml", "bought.yaml", "job.yaml", "tasks.yaml"])
+@pytest.mark.parametrize("name", ["cluster.yaml", "bought.yaml", "job.yaml", "tasks.yaml", "prices.yml"])
 def test_what_the_documents_refuse_the_schemas_refuse(name: str) -> None:
-    kind = "cluster" if name in ("cluster.yaml", "bought.yaml") else "job"
-    model = ClusterDocument if kind == "cluster" else JobDocument
+    kind = {"cluster.yaml": "cluster", "bought.yaml": "cluster", "prices.yml": "prices"}.get(name, "job")
+    model = schemas.DOCUMENTS[kind]
     judge = Judge(kind)
     bred = [
         one
