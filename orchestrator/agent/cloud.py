@@ -87,6 +87,11 @@ class Metadata:
             self._begin()
         done(outcome)
 
+    def close(self) -> None:
+        """Ask nothing more, and answer nobody."""
+        self._waiting.clear()
+        self._channel.close()
+
     # --- what is asked for ------------------------------------------------------------------------------------------
 
     def papers(self, done: Callable[[Papers | str], None]) -> None:

@@ -55,8 +55,9 @@ class Daemon:
         self.loop = Loop(self.clock)
         self.starter = starter
         starter.attach(self.loop)
-        self.supervisor = supervisor.choose(config, closing.ADDRESSES if config.join else ())
-        self.closed = closing.close(self.supervisor, config.min_uid) if config.join else closing.NOTHING
+        exposed = closing.exposed(config)
+        self.supervisor = supervisor.choose(config, closing.ADDRESSES if exposed else ())
+        self.closed = closing.close(self.supervisor, config.min_uid) if exposed else closing.NOTHING
         self.trust = Trust(config)
         self.journal = self._journal()
         if former.is_anothers(self.trust, self.journal, self.supervisor.units()):

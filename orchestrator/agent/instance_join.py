@@ -79,6 +79,7 @@ class InstanceJoiner:
                 return
             token = read_token(os.path.join(self._state_dir, "token"))
             if first and token and known.instance:
+                keypair.done(self._state_dir)
                 joined(token)
             else:
                 self._ask(papers, facts, joined)

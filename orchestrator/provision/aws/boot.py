@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from orchestrator.model.cluster import ClusterSpec, Emulate, Identity, Pool
+from orchestrator.model.cluster import ClusterSpec, Identity, Pool
 from orchestrator.model.errors import InputError
 
 MOST_BYTES = 16_384  # of user-data (EC2 API reference, RunInstances), before base64
@@ -96,11 +96,7 @@ def boot_of(spec: ClusterSpec, pool: Pool, ca_sha256: str, node: str = "") -> Bo
 
 
 def _agent_words(pool: Pool, identity: Identity) -> dict[str, Any]:
-    """GPUs are emulated only where the pool says so itself: a node that shows fewer than it should must say so."""
     words: dict[str, Any] = {}
-    gpu = pool.gpu
-    if gpu is not None and gpu.emulate is Emulate.ALWAYS:
-        words["gpus"] = {"emulate": "always", "model": gpu.model, "count": gpu.count, "memory": gpu.memory}
     if pool.cores:
         words["cores"] = pool.cores
     if pool.memory:

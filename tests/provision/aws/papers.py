@@ -66,9 +66,14 @@ class Region:
         path.write_bytes(self.pem)
 
 
-@cache
 def region(name: str = "test") -> Region:
-    """One authority for each name; making a key of 2048 bits takes a moment."""
+    """One authority for each name."""
+    return _made(name)
+
+
+@cache
+def _made(name: str) -> Region:
+    """Making a key of 2048 bits takes a moment."""
     key = rsa.generate_private_key(65537, 2048)
     subject = common_name(f"Emulated region {name}")
     made = (
