@@ -68,9 +68,9 @@ def _rules(min_uid: int) -> tuple[Rule, ...]:
     uids = f"{min_uid}-{LAST_UID}"
     text = (
         f"table inet {TABLE}\ndelete table inet {TABLE}\n"
-        f"table inet {TABLE} {{ chain output {{ type filter hook output priority filter;\n"
+        f"table inet {TABLE} {{\nchain output {{\ntype filter hook output priority filter;\n"
         f"meta skuid {uids} ip daddr {METADATA_V4} reject\n"
-        f"meta skuid {uids} ip6 daddr {METADATA_V6} reject\n}} }}\n"
+        f"meta skuid {uids} ip6 daddr {METADATA_V6} reject\n}}\n}}\n"
     )
     routes: list[tuple[str, ...]] = []
     for family, address in (("-4", METADATA_V4), ("-6", METADATA_V6)):

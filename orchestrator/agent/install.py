@@ -65,8 +65,8 @@ def install(boot_file: str, root: str = "/") -> Changed:
 def config_of(boot: dict[str, Any]) -> dict[str, Any]:
     """What `agent.config` reads."""
     return {
-        "node": boot.get("node", ""),
         "url": boot["url"],
+        "node": boot.get("node", ""),
         "ca": installed.CA_FILE if boot.get("ca_sha256") else "",
         "join": "aws",
         "state_dir": installed.AGENT_STATE,

@@ -67,21 +67,31 @@ except OSError as error:
 def launched(bed: Bed, host: Host, name: str, user_data: str, papers: dict[str, str] | None = None) -> Host:
     """The host is that instance from now on: it has its metadata service and has run its user-data. `papers`: other
     answers than the true ones, as after a copy."""
-    assert host.booted()
-    put(host.root / ANSWERS.lstrip("/"), papers or papers_of(name, _document(host, name)))
-    for path, text in (
-        (PROGRAM, Path(metadata_host.__file__).read_text()),
-        (f"{PROGRAM}.sh", WAY),
-        (f"/etc/systemd/system/{SERVICE}", UNIT),
-        (USER_DATA, user_data),
-    ):
-        file = host.root / path.lstrip("/")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-        file.chmod(0o755)
-    host.inside(f"systemctl daemon-reload && systemctl enable --now {SERVICE}").check()
+    assert bed.hosts[host.name] is host
+    give_service(host, name, papers)
+    _write(host, USER_DATA, user_data)
     host.inside(f"systemd-run --quiet --wait --pipe --unit=emulated-cloud-init {USER_DATA}").check()
     return host
+
+
+def give_service(host: Host, name: str, papers: dict[str, str] | None = None) -> None:
+    """Its metadata service answers, now and after every boot."""
+    put(host.root / ANSWERS.lstrip("/"), papers or papers_of(name, _document(host, name)))
+    _write(host, PROGRAM, Path(metadata_host.__file__).read_text())
+    _write(host, f"{PROGRAM}.sh", WAY)
+    _write(host, f"/etc/systemd/system/{SERVICE}", UNIT)
+    host.inside(f"systemctl daemon-reload && systemctl enable --now {SERVICE}").check()
+    deadline = time.monotonic() + 20
+    while theft(host).startswith("closed: "):
+        assert time.monotonic() < deadline, "the emulated service does not answer"
+        time.sleep(0.1)
+
+
+def _write(host: Host, path: str, text: str) -> None:
+    file = host.root / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o755)
 
 
 def _document(host: Host, name: str) -> str:

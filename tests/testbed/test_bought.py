@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
+import shlex
 import ssl
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,6 +27,7 @@ from tests.testbed.metadata import papers_of
 pytestmark = [pytest.mark.testbed, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 AGENT = "gangline-agent"
 OTHER = "i-0fedcba9876543210"
+UNDO = "nft delete table inet gangline_metadata; ip -4 rule del priority 169; ip -6 rule del priority 169"
 FILE = f"""
 apiVersion: gangline/v1
 kind: Cluster
@@ -105,12 +106,6 @@ class Cloud:
             assert client.job(job).state == "succeeded", text
         return text
 
-    def heard(self, name: str) -> None:
-        """Until the node is heard after now."""
-        since = dt.datetime.now(dt.UTC)
-        with self.client() as client:
-            until(lambda: (client.node(name).contact_at or since) > since, f"{name} is heard")
-
 
 @pytest.fixture(scope="module")
 def bought(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
@@ -138,6 +133,8 @@ def test_a_host_starts_from_user_data_joins_when_it_is_waited_for_and_runs_a_job
     testbed: Bed, bought: Cloud, hosts: list[Host]
 ) -> None:
     (host, _) = hosts
+    cloud.give_service(host, INSTANCE)
+    assert cloud.theft(host, USER).startswith("stolen: "), "nothing keeps it yet from what it asks for"
     cloud.launched(testbed, host, INSTANCE, bought.user_data())
     says(host, f"nobody waits for instance {INSTANCE}")
     assert bought.open() == []
@@ -162,13 +159,13 @@ def test_a_copied_document_is_refused(testbed: Bed, bought: Cloud, hosts: list[H
     cloud.launched(testbed, thief, INSTANCE, bought.user_data(), copied)
     says(thief, f"instance {INSTANCE} has joined with another key pair")
     assert bought.open() == ["gpu-1"]
-    bought.heard("gpu-1")
+    assert bought.run("echo still").strip() == "still"
 
 
 def test_restart_and_reboot_come_back_by_themselves(bought: Cloud, hosts: list[Host]) -> None:
     (host, _) = hosts
     host.inside(f"systemctl restart {AGENT}").check()
-    bought.heard("gpu-1")
+    assert bought.run("echo still").strip() == "still"
     before = host.boot_id()
     host.reboot()
     assert host.boot_id() != before
@@ -178,6 +175,26 @@ def test_restart_and_reboot_come_back_by_themselves(bought: Cloud, hosts: list[H
     assert "joined cluster" not in says(host, "attempts adopted"), "it was in already"
     assert cloud.theft(host, USER).startswith("closed: "), "also after a boot"
     assert bought.run("echo again").strip() == "again"
+
+
+@pytest.mark.parametrize("rule", [0, 1], ids=["nft", "ip rule"])
+def test_each_rule_alone_keeps_an_ordinary_user_out(hosts: list[Host], rule: int) -> None:
+    """The first that works is taken; so each is tried on a host that has no other."""
+    _, host = hosts
+    host.inside(f"systemctl stop {AGENT}").check()
+    if rule == 0 and host.inside("command -v nft").code:
+        host.inside("apt-get update -qq; apt-get install -y -qq nftables", timeout_s=300).check()
+    host.inside(UNDO)
+    assert cloud.theft(host, USER).startswith("stolen: ")
+    program = (
+        "import sys; sys.path.insert(0, '/opt/gangline/agent.pyz'); from orchestrator.agent import closing; "
+        f"closing._run(closing._rules(1000)[{rule}]); sys.exit(closing._reached())"
+    )
+    host.inside(f"python3 -c {shlex.quote(program)}").check()
+    assert cloud.theft(host, USER).startswith("closed: ")
+    assert cloud.theft(host).startswith("stolen: "), "root still has its way"
+    host.inside(UNDO)
+    assert cloud.theft(host, USER).startswith("stolen: ")
 
 
 def test_a_spot_notice_is_heard(hosts: list[Host]) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -86,6 +87,11 @@ class Boot:
     pool: str
     node: str = ""
     agent: dict[str, Any] = field(default_factory=dict)
+
+
+def of_cluster(spec: ClusterSpec, ca_sha256: str) -> Callable[[Pool, str], str]:
+    """User-data by pool and node, as a stack's program asks for it; an empty name is that of a launch template."""
+    return lambda pool, node: user_data(boot_of(spec, pool, ca_sha256, node))
 
 
 def boot_of(spec: ClusterSpec, pool: Pool, ca_sha256: str, node: str = "") -> Boot:
