@@ -1,4 +1,5 @@
-"""`python -m orchestrator.agent --config FILE`: the agent without the rest of the command.
+"""`python -m orchestrator.agent --config FILE`: the agent without the rest of the command; `--install` puts it in
+place.
 
 Comes in: arguments. Goes out: the exit code. Called by: a person, a service file.
 """
@@ -9,7 +10,7 @@ import sys
 
 from orchestrator.agent.main import run
 
-USAGE = "usage: python -m orchestrator.agent --config FILE"
+USAGE = "usage: python -m orchestrator.agent --config FILE | --install BOOT-FILE [--anew]"
 
 
 def main(argv: list[str]) -> int:
@@ -17,6 +18,10 @@ def main(argv: list[str]) -> int:
     if len(argv) == 1 and argv[0] in ("-h", "--help"):
         sys.stdout.write(USAGE + "\n")
         return 0
+    if argv[:1] == ["--install"] and argv[2:] in ([], ["--anew"]) and len(argv) > 1:
+        from orchestrator.agent import install
+
+        return install.main(argv[1], anew=len(argv) > 2)
     if len(argv) != 2 or argv[0] != "--config":
         sys.stderr.write(USAGE + "\n")
         return 2

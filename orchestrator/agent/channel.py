@@ -151,13 +151,24 @@ class Channel:
         timeout_s: float,
         kind: str = "application/json",
     ) -> None:
-        """Send; `done` is called once, later, from the loop. The channel must not be busy."""
-        fields = f"Authorization: Bearer {token}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+        """Send; `done` is called once, later, from the loop. The channel must not be busy. An empty token: none is
+        sent."""
+        fields = f"Authorization: Bearer {token}\r\n" if token else ""
+        fields += f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
         self._begin_request(f"POST {self._endpoint.prefix}{path}", fields, body, done, timeout_s)
 
-    def get(self, path: str, done: Done, *, timeout_s: float) -> None:
-        """The same without a body and without a token: what everybody may know."""
-        self._begin_request(f"GET {self._endpoint.prefix}{path}", "", b"", done, timeout_s, MOST_ANONYMOUS)
+    def get(self, path: str, done: Done, *, timeout_s: float, fields: str = "") -> None:
+        """The same without a body and without a token: what everybody may know. `fields`: whole lines of the head."""
+        self._begin_request(
+            f"GET {self._endpoint.prefix}{path}", fields, b"", done, timeout_s, MOST_ANONYMOUS
+        )
+
+    def put(self, path: str, done: Done, *, timeout_s: float, fields: str) -> None:
+        """The same, for what is asked for by PUT without a body."""
+        fields += "Content-Length: 0\r\n"
+        self._begin_request(
+            f"PUT {self._endpoint.prefix}{path}", fields, b"", done, timeout_s, MOST_ANONYMOUS
+        )
 
     def use(self, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
         """From the next connection on, and no request goes over the present one any more."""

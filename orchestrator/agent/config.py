@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.agent.channel import parse_url
 from orchestrator.model.codec import CodecError, decode
+from orchestrator.model.instance import METADATA_URL
 from orchestrator.telemetry.devices import GpuConfig
 
 DAY_S = 86_400
@@ -30,7 +31,9 @@ class Config:
     """What a node's agent needs to know. Paths are absolute; memory in bytes, times in seconds.
 
     `url`: where the controller is called; `ca`: the certificate that its own is trusted by, for https. Both may be left
-    out where the join token says them (`model.join_line`); where it says others, the node does not join.
+    out where the join token says them (`model.join_line`); where it says others, the node does not join. `join`: `aws`
+    for a bought node, which is let in as the instance that it is, by the service at `metadata`; its `node` may be
+    empty, since the controller knows which one it is. Else empty: by a token.
     `token_file` holds the node's own token, `join_token_file` one that lets a node in; the node's own is kept in
     STATE/token. `cores` and `memory` 0: as measured. `run_as_self`: jobs of the agent's own user only, as an agent
     without root does anyway. `supervisor`: `auto`, `systemd`, `cgroup2` or `process-tree`. `devices`: patterns of nodes
@@ -41,6 +44,8 @@ class Config:
     state_dir: str
     url: str = ""
     ca: str = ""
+    join: str = ""
+    metadata: str = METADATA_URL
     token_file: str = ""
     join_token_file: str = ""
     gpus: GpuConfig = field(default_factory=GpuConfig)
@@ -81,7 +86,11 @@ def _check(path: str, config: Config) -> None:
             parse_url(config.url)
     except ValueError as error:
         raise ConfigError(f"{path}: url: {error}, got {config.url!r}") from None
-    if not config.node or "/" in config.node or config.node.startswith("."):
+    try:
+        parse_url(config.metadata)
+    except ValueError as error:
+        raise ConfigError(f"{path}: metadata: {error}, got {config.metadata!r}") from None
+    if not (config.node or config.join) or "/" in config.node or config.node.startswith("."):
         raise ConfigError(f"{path}: node: a name without a slash, got {config.node!r}")
     if not os.path.isabs(config.state_dir):
         raise ConfigError(f"{path}: state_dir: an absolute path, got {config.state_dir!r}")
@@ -89,13 +98,17 @@ def _check(path: str, config: Config) -> None:
         ("supervisor", config.supervisor, ("auto", "systemd", "cgroup2", "process-tree")),
         ("gpus.emulate", config.gpus.emulate, ("auto", "always", "never")),
         ("log_level", config.log_level, ("error", "info", "debug")),
+        ("join", config.join, ("", "aws")),
     ):
         if value not in words:
-            raise ConfigError(f"{path}: {name}: one of {', '.join(words)}, got {value!r}")
+            raise ConfigError(f"{path}: {name}: one of {', '.join(filter(None, words))}, got {value!r}")
     for pattern in config.devices:
         if not pattern.startswith("/dev/"):
             raise ConfigError(f"{path}: devices: a path or pattern below /dev, got {pattern!r}")
     if not (
-        config.token_file or config.join_token_file or os.path.exists(os.path.join(config.state_dir, "token"))
+        config.join
+        or config.token_file
+        or config.join_token_file
+        or os.path.exists(os.path.join(config.state_dir, "token"))
     ):
         raise ConfigError(f"{path}: token_file or join_token_file is needed: this node has no token yet")

@@ -12,12 +12,14 @@ import socket
 from random import Random
 from typing import Any
 
-from orchestrator.agent import device_nodes, former, log, supervisor, worker
+from orchestrator.agent import closing, device_nodes, former, log, supervisor, worker
 from orchestrator.agent.attempts import Attempts, Wish
 from orchestrator.agent.board import Board
 from orchestrator.agent.channel import Channel, Endpoint, Failure
+from orchestrator.agent.cloud import Metadata, Notices
 from orchestrator.agent.config import Config
 from orchestrator.agent.history import History
+from orchestrator.agent.instance_join import InstanceJoiner, read_name
 from orchestrator.agent.join import Joiner, read_token
 from orchestrator.agent.journal import Journal, JournalError
 from orchestrator.agent.logs import LogServer
@@ -53,7 +55,9 @@ class Daemon:
         self.loop = Loop(self.clock)
         self.starter = starter
         starter.attach(self.loop)
-        self.supervisor = supervisor.choose(config)
+        exposed = closing.exposed(config)
+        self.supervisor = supervisor.choose(config, closing.ADDRESSES if exposed else ())
+        self.closed = closing.close(self.supervisor, config.min_uid) if exposed else closing.NOTHING
         self.trust = Trust(config)
         self.journal = self._journal()
         if former.is_anothers(self.trust, self.journal, self.supervisor.units()):
@@ -72,8 +76,12 @@ class Daemon:
         board = Board(self.journal, starter, self.loop, self.context, self._changed)
         self.attempts = Attempts(board, self._write_lease)
         self._seen = ""  # the revision of the last answer that was acted on
-        self._token = self._stored_token()
+        # A bought node first sees whether it is still the same instance.
+        self._token = "" if config.join else self._stored_token()
         self._key_hidden = False
+        self._instance = read_name(config.state_dir).instance
+        self.renamed = False  # whether it has got a name, and has to begin again with it
+        self.notices: Notices | None = None
         self._wire()
 
     def _wire(self) -> None:
@@ -91,7 +99,11 @@ class Daemon:
             lambda: self._token,
             lambda attempt: attempt in self.attempts.units,
         )
-        self.joiner = Joiner(self.config, self.trust, push, self.loop)
+        self.joiner: Joiner | InstanceJoiner = Joiner(self.config, self.trust, push, self.loop)
+        if self.config.join:
+            metadata = Metadata(self.config.metadata, self.loop)
+            self.joiner = InstanceJoiner(self.config, self.trust, push, self.loop, metadata)
+            self.notices = Notices(metadata, self.loop, lambda _: self.sync.hurry())
         self.joining = False
         if self._token and self.trust.newer_line():
             self._token = ""
@@ -116,6 +128,7 @@ class Daemon:
             box_home=self.supervisor.home,
             box_suffix=self.supervisor.suffix,
             devices=self.config.devices,
+            closed=self.closed.addresses,
             lease=os.path.join(self.config.state_dir, "lease"),
             gpus=tuple(_gpu(each) for each in self.found),
             run_as_self=self.config.run_as_self or os.geteuid() != 0,
@@ -128,7 +141,7 @@ class Daemon:
         return node_facts(
             self.found,
             supervisor=self.supervisor.kind,
-            unenforced=self.supervisor.unenforced,
+            unenforced=(*self.supervisor.unenforced, *self.closed.unenforced),
             run_as_self=self.context.run_as_self,
             cores=self.config.cores,
             memory=self.config.memory,
@@ -144,8 +157,10 @@ class Daemon:
         self.loop.after("look", LOOK_S, self._look)
         self.loop.after("facts", FACTS_S, self._facts_again)
         self.loop.after("sweep", 1.0, self._sweep)
+        if self.notices is not None:
+            self.notices.watch()
         adopted = f"{len(self.found)} devices, {len(self.attempts.units)} attempts adopted"
-        log.info(f"{self.config.node}: {self.context.supervisor}, {adopted}")
+        log.info(f"{self.config.node or 'not named yet'}: {self.context.supervisor}, {adopted}")
         self.loop.run(self._round)
         self.starter.close()
         self.starter.wait()
@@ -165,11 +180,20 @@ class Daemon:
     def _joined(self, token: str | None) -> None:
         """Let in, or not: then the token that there was may be worth something again, as after a restored ledger."""
         self.joining = False
+        if self.config.join and self._is_another(token):
+            self.renamed = True
+            self.loop.stop()
+            return
         self._token = token or self._stored_token()
         if self._token:
             self._connect()
         if token:
             self.sync.start_over()
+
+    def _is_another(self, token: str | None) -> bool:
+        """Whether a bought node has got another name than this process works under, or what it had was set aside."""
+        name = read_name(self.config.state_dir)
+        return name.node != self.config.node if token else name.instance != self._instance
 
     def _connect(self, *, show_key: bool = True) -> None:
         """All connections anew: to the controller that let the node in, with the key that it knows now."""
@@ -267,6 +291,8 @@ class Daemon:
             plain["facts"] = encode(self.facts)
         if inventory:
             plain["inventory"] = self._inventory()
+        if self.notices is not None and self.notices.ending is not None:
+            plain["ending"] = encode(self.notices.ending)
         return plain
 
     def _inventory(self) -> list[dict[str, Any]]:
@@ -343,7 +369,7 @@ class Daemon:
             stored = self._stored_token()
             if stored != self._token:
                 self._token = stored
-            elif self.config.join_token_file:
+            elif self.config.join or self.config.join_token_file:
                 self._token = ""  # join again
         return self._token
 

@@ -63,6 +63,15 @@ def waiting(state_dir: str, secret: str) -> str:
         raise KeyPairError(f"{path}: {error}") from None
 
 
+def lasting(state_dir: str, label: str) -> str:
+    """The public key of the node's own pair if it has one, else of a new one that waits under that label: an instance
+    may come again with the same key alone."""
+    try:
+        return public_key(_read(identity_path(state_dir)))
+    except (OSError, ValueError):
+        return waiting(state_dir, label)
+
+
 def store(state_dir: str, secret: str, certificate: str) -> None:
     """The key that was joined with is the node's own from now on. ValueError or OSError if the two don't fit."""
     import ssl
@@ -71,7 +80,7 @@ def store(state_dir: str, secret: str, certificate: str) -> None:
     draft = path + ".new"
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        os.write(fd, _read(_waiting_path(state_dir, secret)).encode() + certificate.encode())
+        os.write(fd, _private(state_dir, secret).encode() + certificate.encode())
         os.fsync(fd)
     finally:
         os.close(fd)
@@ -107,6 +116,15 @@ def public_key(text: str) -> str:
     if CURVE not in der or len(point) != POINT or point[0] != 4:
         raise ValueError("it is no key on the curve P-256")
     return base64.b64encode(INFO + point).decode()
+
+
+def _private(state_dir: str, secret: str) -> str:
+    """The private key that was joined with: the one that waits, or the node's own once more."""
+    try:
+        return _read(_waiting_path(state_dir, secret))
+    except FileNotFoundError:
+        body, _, _ = _read(identity_path(state_dir)).partition(TAIL)
+        return body + TAIL + "\n"
 
 
 def _waiting_path(state_dir: str, secret: str) -> str:

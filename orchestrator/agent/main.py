@@ -14,6 +14,7 @@ import gc
 import os
 import sys
 import time
+from dataclasses import replace
 
 from orchestrator.agent import layout, log
 from orchestrator.agent.config import Config, ConfigError, load
@@ -27,7 +28,7 @@ SHORT_LIFE_S = 5.0  # an agent that lived shorter than this waits as long before
 def run(config_path: str) -> int:
     """Until SIGTERM or SIGINT: 0. 1: it can't run; 2: the config is wrong. What to do is said on stderr."""
     try:
-        config = load(config_path)
+        config = _named(load(config_path))
         lock = _take_folder(config)
     except ConfigError as error:
         sys.stderr.write(f"gangline agent: {error}\n")
@@ -43,6 +44,8 @@ def run(config_path: str) -> int:
         gc.collect()
         gc.freeze()  # what is here now lives as long as the process: never look at it again
         daemon.run()
+        if daemon.renamed:
+            _again()
     except ConfigError as error:
         sys.stderr.write(f"gangline agent: {error}\n")
         return 2
@@ -63,7 +66,21 @@ def _begin_again(lived_s: float) -> None:
     log.error("an unforeseen error; the agent begins again from its journal\n" + traceback.format_exc())
     if lived_s < SHORT_LIFE_S:
         time.sleep(SHORT_LIFE_S)
+    _again()
+
+
+def _again() -> None:
+    """The same process from its beginning."""
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - no shell is wanted
+
+
+def _named(config: Config) -> Config:
+    """With the name that the controller has given to a bought node, if it has none of its own."""
+    if config.node or not config.join:
+        return config
+    from orchestrator.agent.instance_join import read_name
+
+    return replace(config, node=read_name(config.state_dir).node)
 
 
 def _take_folder(config: Config) -> int:

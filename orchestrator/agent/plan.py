@@ -20,13 +20,15 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a unit may use. `memory` in bytes, 0 for no bound; `cores` 0 for the usual share; `minors` are the numbers
-    of its GPUs' nodes /dev/nvidiaN, `devices` patterns of further nodes; `stop_s` is the job's own grace."""
+    of its GPUs' nodes /dev/nvidiaN, `devices` patterns of further nodes; `stop_s` is the job's own grace; `closed` are
+    addresses that its processes can't reach."""
 
     memory: int = 0
     cores: int = 0
     minors: tuple[int, ...] = ()
     devices: tuple[str, ...] = ()
     stop_s: int = 0
+    closed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class NodeContext:
     box_home: str = ""
     box_suffix: str = ""  # of the names of systemd's units
     devices: tuple[str, ...] = ()  # patterns of nodes that every job may open, besides the usual ones
+    closed: tuple[str, ...] = ()  # addresses that no job may reach
     lease: str = ""
     gpus: tuple[Gpu, ...] = ()
     run_as_self: bool = False
@@ -182,7 +185,9 @@ def _broken_text(launch: Launch) -> str:
 
 def _limits(launch: Launch, context: NodeContext, mine: list[Gpu]) -> Limits:
     minors = tuple(gpu.minor for gpu in mine if gpu.minor >= 0)
-    return Limits(launch.memory, launch.cores, minors, context.devices, launch.job.stop.grace_s)
+    return Limits(
+        launch.memory, launch.cores, minors, context.devices, launch.job.stop.grace_s, context.closed
+    )
 
 
 def _box(attempt: AttemptId, context: NodeContext, limits: Limits = Limits()) -> Box:

@@ -7,6 +7,7 @@ Called by: scope.
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Iterable
 from typing import Any
 
@@ -51,11 +52,20 @@ def of_unit(limits: Limits, pid: int, what: str, devices: Iterable[str]) -> list
         ("DevicePolicy", ("s", "closed")),
         ("DeviceAllow", ("a(ss)", [(path, "rw") for path in devices])),
     ]
+    if limits.closed:
+        found.append(("IPAddressDeny", ("a(iayu)", [_whole(address) for address in limits.closed])))
     if limits.cores:
         found.append(("CPUWeight", ("t", max(1, min(MOST_WEIGHT, limits.cores * WEIGHT_PER_CORE)))))
     if limits.memory:
         found += [("MemoryMax", ("t", limits.memory)), ("MemorySwapMax", ("t", 0))]
     return found
+
+
+def _whole(address: str) -> tuple[int, bytes, int]:
+    """One address as systemd has it: family, bytes, length of the prefix."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    packed = socket.inet_pton(family, address)
+    return int(family), packed, len(packed) * 8
 
 
 def of_shepherds(pid: int) -> list[Property]:

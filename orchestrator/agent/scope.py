@@ -11,9 +11,11 @@ takes the empty scope away. Each move of a process between groups waits for all 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import signal
+import socket
 
 from orchestrator.agent import device_nodes, hierarchies, properties, systemd
 from orchestrator.agent.containment import CgroupBox
@@ -24,6 +26,10 @@ SPARED = b"-900"  # oom_score_adj of the shepherd: the kernel ends a rank before
 USUAL = b"0"  # of ranks, whatever the agent's own unit has
 PROBE_MEMORY = 64 << 20
 _PROBED = {"memory": "memory", "pids": "tasks", "cpu": "cores"}
+METADATA = "metadata"  # the word for it in a node's facts
+_DENIED = (errno.EPERM, errno.EACCES, errno.ECONNREFUSED)
+DISCARD = 9  # the port of a service that throws all away (RFC 863)
+_DEVICE, _ADDRESS = 1, 2  # what the probe's process can do and should not
 # Nodes that root can often open and that are not in the table of shared ones.
 _FOREIGN = (
     "/dev/kmsg",
@@ -150,8 +156,9 @@ def units_in(base: str, suffix: str) -> list[str]:
 # --- what this node offers -------------------------------------------------------------------------------------
 
 
-def probe() -> tuple[str, tuple[str, ...]]:
-    """Make a unit for a moment: the folder in which units lie, and the limits that have no force on this node.
+def probe(closed: tuple[str, ...] = ()) -> tuple[str, tuple[str, ...]]:
+    """Make a unit for a moment: the folder in which units lie, and the limits that have no force on this node;
+    `metadata` among them if its processes reach one of the addresses in `closed`.
 
     OSError with the reason if that can't be done.
     """
@@ -159,25 +166,27 @@ def probe() -> tuple[str, tuple[str, ...]]:
     pid = os.fork()
     if pid == 0:
         os.close(go)
-        os._exit(_try_device(ready))
+        os._exit(_try(ready, closed))
     os.close(ready)
     try:
-        folder, missing = _probe(pid)
+        folder, missing = _probe(pid, closed)
     finally:
         os.close(go)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if code == 1:
+    if code & _DEVICE:
         missing = (*missing, "devices")
+    if code & _ADDRESS:
+        missing = (*missing, METADATA)
     return os.path.dirname(folder), missing
 
 
-def _probe(pid: int) -> tuple[str, tuple[str, ...]]:
+def _probe(pid: int, closed: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
     name = f"gangline-probe-{pid}{SUFFIX}"
 
     def inside() -> bool:
         return _unit_of(hierarchies.groups_of(pid).get(hierarchies.UNIFIED, "")) == name
 
-    wanted = Limits(memory=PROBE_MEMORY, cores=1)
+    wanted = Limits(memory=PROBE_MEMORY, cores=1, closed=closed)
     systemd.start_scope(
         name, properties.of_unit(wanted, pid, "Gangline looks at what units can do", ()), inside
     )
@@ -193,11 +202,24 @@ def _probe(pid: int) -> tuple[str, tuple[str, ...]]:
     return folder, tuple(word for controller, word in _PROBED.items() if controller not in forced)
 
 
-def _try_device(ready: int) -> int:
-    """In the probe's process: 1 if it can open a node that its unit does not allow, 0 if not or if there is none."""
+def _try(ready: int, closed: tuple[str, ...]) -> int:
+    """In the probe's process: whether it can open a node that its unit does not allow, or reach a closed address."""
     mine = next((path for path in _FOREIGN if _opens(path)), "")
     os.read(ready, 1)  # until the unit is there
-    return int(bool(mine) and _opens(mine))
+    device = _DEVICE if mine and _opens(mine) else 0
+    return device | (_ADDRESS if any(reaches(address) for address in closed) else 0)
+
+
+def reaches(address: str) -> bool:
+    """Whether this process may send to an address, or may be able to later: only a refusal counts, or that there is no
+    IPv6 at all. A datagram says so at once, whoever is there."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"", (address, DISCARD))
+    except OSError as error:
+        return error.errno not in _DENIED and family == socket.AF_INET
+    return True
 
 
 def _opens(path: str) -> bool:

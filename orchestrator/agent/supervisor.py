@@ -21,7 +21,7 @@ class Supervisor:
     """`base`: the folder of the units' control groups, empty for process-tree. `home`: the agent's own group.
 
     `suffix` tells units of several agents on one machine apart. `unenforced`: limits of an allocation that nothing
-    holds here.
+    holds here. `closes`: whether its units can be kept from addresses.
     """
 
     kind: str
@@ -30,6 +30,7 @@ class Supervisor:
     home: str = ""
     suffix: str = ""
     unenforced: tuple[str, ...] = ALL_LIMITS
+    closes: bool = False
 
     def units(self) -> list[AttemptId]:
         """Attempts of this agent that have something on the node, whatever the records say."""
@@ -52,12 +53,13 @@ class Supervisor:
             containment.drop_base(self.base)
 
 
-def choose(config: Config) -> Supervisor:
-    """What was asked for, or the best that works; what was asked for and does not is said in the log."""
+def choose(config: Config, closed: tuple[str, ...] = ()) -> Supervisor:
+    """What was asked for, or the best that works; what was asked for and does not is said in the log. `closed`:
+    addresses that units should not reach; whether a unit can be kept from them is said by `closes`."""
     wanted = config.supervisor
     place = layout.place_of(config.node, config.state_dir)
     if wanted == "systemd" or (wanted == "auto" and os.geteuid() == 0 and systemd.is_manager()):
-        found = _systemd(place, layout.unit_suffix(config.state_dir))
+        found = _systemd(place, layout.unit_suffix(config.state_dir), closed)
         if found is not None:
             return found
     base = "" if wanted == "process-tree" else containment.find_base(place)
@@ -68,16 +70,18 @@ def choose(config: Config) -> Supervisor:
     return Supervisor("process-tree", place)
 
 
-def _systemd(place: str, suffix: str) -> Supervisor | None:
+def _systemd(place: str, suffix: str, closed: tuple[str, ...]) -> Supervisor | None:
     try:
         if not systemd.is_manager():
             raise OSError(0, "systemd is not process 1 here")
-        base, unenforced = scope.probe()
+        base, unenforced = scope.probe(closed)
     except OSError as error:
         log.error(
             f"units of systemd can't be made: {error.strerror or error}; control groups are tried instead"
         )
         return None
+    closes = bool(closed) and scope.METADATA not in unenforced
+    unenforced = tuple(word for word in unenforced if word != scope.METADATA)
     if unenforced:
         log.error(f"systemd can't hold units to their limits of {', '.join(unenforced)} on this node")
-    return Supervisor("systemd", place, base, suffix=suffix, unenforced=unenforced)
+    return Supervisor("systemd", place, base, suffix=suffix, unenforced=unenforced, closes=closes)

@@ -21,22 +21,22 @@ from orchestrator.controller.commands import JoinNode
 from orchestrator.controller.reads import LogChunk
 from orchestrator.model.codec import CodecError, decode, encode
 from orchestrator.model.errors import InputError, NotFound
-from orchestrator.model.protocol import JoinAnswer, JoinRequest, SyncRequest
+from orchestrator.model.protocol import InstanceJoin, JoinAnswer, JoinRequest, SyncRequest
 from orchestrator.wire.api import MOST_LOG_BYTES
 
 if TYPE_CHECKING:
     from orchestrator.provision.node_keys import NodeKey
 
-M = TypeVar("M", JoinRequest, SyncRequest)
+M = TypeVar("M", JoinRequest, InstanceJoin, SyncRequest)
 
 
 async def join(hub: Hub, scope: Scope, receive: Receive) -> Response:
     """A node of the wanted cluster gets its own token; the older one is worth nothing from then on."""
     caller: Caller = scope[CALLER]
     require_joiner(caller)
-    request = await _message(scope, receive, JoinRequest)
+    request = await message(scope, receive, JoinRequest)
     joiner_of(caller, request.node)
-    key = _key_of(hub, scope, request)
+    key = key_of(hub, scope, request.public_key)
     secret = tokens.new_secret()
     used = caller.token if caller.name != ANY_NODE else ""
     shown = key.fingerprint if key is not None else ""
@@ -45,29 +45,34 @@ async def join(hub: Hub, scope: Scope, receive: Receive) -> Response:
     )
     await hub.caught_up()  # its first sync must find the token
     cluster = hub.view.cluster
+    name = cluster.name if cluster is not None else ""
+    return json_of(JoinAnswer(secret, name, certificate_for(hub, request.node, key), request.node))
+
+
+def certificate_for(hub: Hub, node: str, key: NodeKey | None) -> str:
+    """For a node's key, in PEM; empty for none."""
     authority = hub.tls.nodes if hub.tls is not None else None
-    certificate = authority.sign(request.node, key) if key is not None and authority is not None else ""
-    return _json(JoinAnswer(secret, cluster.name if cluster is not None else "", certificate))
+    return authority.sign(node, key) if key is not None and authority is not None else ""
 
 
-def _key_of(hub: Hub, scope: Scope, request: JoinRequest) -> NodeKey | None:
+def key_of(hub: Hub, scope: Scope, public_key: str) -> NodeKey | None:
     """The node's key; None where it could never show it: it has none, or its connection ends before this server, at
     something that speaks TLS for it."""
-    if hub.tls is None or hub.tls.nodes is None or not request.public_key or scope["scheme"] != "https":
+    if hub.tls is None or hub.tls.nodes is None or not public_key or scope["scheme"] != "https":
         return None
     from orchestrator.provision.node_keys import read_key  # loaded where there is TLS alone
 
-    return read_key(request.public_key)
+    return read_key(public_key)
 
 
 async def sync(hub: Hub, scope: Scope, receive: Receive) -> Response:
     """One beat; the answer is held while there is nothing to say."""
     caller: Caller = scope[CALLER]
     require_agent(caller)
-    request = await _message(scope, receive, SyncRequest)
+    request = await message(scope, receive, SyncRequest)
     agent_of(caller, request.node)
     with hub.poll(scope):
-        return _json(await hub.controller.sync(request))
+        return json_of(await hub.controller.sync(request))
 
 
 async def read_answer(hub: Hub, scope: Scope, receive: Receive) -> Response:
@@ -82,17 +87,18 @@ async def read_answer(hub: Hub, scope: Scope, receive: Receive) -> Response:
     return Response(status_code=204)
 
 
-async def _message(scope: Scope, receive: Receive, kind: type[M]) -> M:
+async def message(scope: Scope, receive: Receive, kind: type[M], most: int = bodies.MOST_AGENT) -> M:
+    """A message of the protocol of at most so many bytes, with every value such as a node can mean."""
     bodies.require_json(scope)
-    plain = bodies.parse(await bodies.read(scope, receive, bodies.MOST_AGENT))
+    plain = bodies.parse(await bodies.read(scope, receive, most))
     try:
-        message = decode(kind, plain)
+        found = decode(kind, plain)
     except CodecError as error:
         raise InputError(
             "protocol.malformed", error.problem, "is the agent newer?", path=error.path
         ) from None
-    bounds.check(message)
-    return message
+    bounds.check(found)
+    return found
 
 
 def _size_and_ended(scope: Scope) -> tuple[int, bool]:
@@ -107,5 +113,6 @@ def _size_and_ended(scope: Scope) -> tuple[int, bool]:
     return int(size), ended == "1"
 
 
-def _json(message: Any) -> Response:
+def json_of(message: Any) -> Response:
+    """The plain form of a message as an answer."""
     return Response(json.dumps(encode(message), separators=(",", ":")), media_type="application/json")

@@ -15,10 +15,10 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from orchestrator import __version__
-from orchestrator.api import agents, applies, cluster, jobs, logs, nodes, tokens
+from orchestrator.api import agents, applies, archive, cluster, instances, jobs, logs, nodes, tokens
 from orchestrator.api.deps import HubDep, known_queries, problems
 from orchestrator.api.documents import openapi, request_body
-from orchestrator.api.gate import BODY, TOLD, Gate, Handler, no_route, replayed
+from orchestrator.api.gate import AGENT_PATH, BODY, TOLD, Gate, Handler, no_route, replayed
 from orchestrator.api.hub import Hub
 from orchestrator.api.problems import InvalidRequest, NoMethod, respond, respond_internal
 from orchestrator.api.submit import submit
@@ -26,15 +26,15 @@ from orchestrator.model.errors import GanglineError
 from orchestrator.wire import api as wire
 from orchestrator.wire.api import PREFIX, ProblemItem
 
-AGENT = f"{PREFIX}/agent"
-
 # Answered by the gate itself; FastAPI knows them too, so that they are documented and their paths say what they allow.
 QUICK: dict[tuple[str, str], Handler] = {
     ("POST", f"{PREFIX}/jobs"): submit,
-    ("POST", f"{AGENT}/sync"): agents.sync,
-    ("POST", f"{AGENT}/join"): agents.join,
+    ("GET", AGENT_PATH): archive.get,
+    ("POST", f"{AGENT_PATH}/sync"): agents.sync,
+    ("POST", f"{AGENT_PATH}/join"): agents.join,
+    ("POST", f"{AGENT_PATH}/join-aws"): instances.join,
 }
-QUICK_BELOW: dict[tuple[str, str], Handler] = {("POST", f"{AGENT}/reads"): agents.read_answer}
+QUICK_BELOW: dict[tuple[str, str], Handler] = {("POST", f"{AGENT_PATH}/reads"): agents.read_answer}
 
 DESCRIPTION = """The queue, the nodes and the ledger of one Gangline cluster.
 
@@ -97,12 +97,25 @@ def _quick_routes() -> APIRouter:
         },
         openapi_extra=request_body("job"),
     )
+    router.add_api_route(
+        AGENT_PATH,
+        _through(archive.get, "The agent's code, as bought nodes fetch it; needs no token."),
+        methods=["GET"],
+        name="agent_archive",
+        tags=["agents"],
+        response_class=Response,
+        responses={
+            200: {"description": "The archive.", "content": {archive.TYPE: {"schema": {"type": "string"}}}},
+            304: {"description": "It is the one that `If-None-Match` names."},
+            **{status: each for status, each in problems(404).items() if status in (404, 422)},
+        },
+    )
     for name, handler, body, text in _AGENT_ROUTES:
         router.add_api_route(
-            f"{AGENT}/{name}",
+            f"{AGENT_PATH}/{name}",
             _through(handler, text),
             methods=["POST"],
-            name=f"agent_{name.partition('/')[0]}",
+            name=f"agent_{name.partition('/')[0].replace('-', '_')}",
             tags=["agents"],
             status_code=204 if body == "bytes" else 200,
             response_class=Response,
@@ -114,6 +127,12 @@ def _quick_routes() -> APIRouter:
 
 _AGENT_ROUTES: tuple[tuple[str, Handler, str, str], ...] = (
     ("join", agents.join, "message", "Exchange a join token for the node's own token."),
+    (
+        "join-aws",
+        instances.join,
+        "message",
+        "Let a bought node in by its instance's signed identity document.",
+    ),
     ("sync", agents.sync, "message", "One beat of a node: what it has for what it should have."),
     ("reads/{read}", agents.read_answer, "bytes", "The bytes that a read asked a node for."),
 )

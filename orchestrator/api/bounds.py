@@ -17,7 +17,7 @@ from typing import Any
 from orchestrator.model.errors import InputError
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import NodeFacts
-from orchestrator.model.protocol import AgentEvent, Holding, JoinRequest, Launch, SyncRequest
+from orchestrator.model.protocol import AgentEvent, Holding, InstanceJoin, JoinRequest, Launch, SyncRequest
 
 MOST = 2**53 - 1  # of any number, also of a negative one: the largest that every JSON reader keeps
 MOST_SLOT = 1023  # a machine with more devices is not known; masks of devices have a bit for each slot
@@ -26,7 +26,7 @@ MOST_LAUNCH_TEXT = 2 * 1024 * 1024  # of what it got from a controller and tells
 MOST_HELD = 4096  # attempts that one node runs at a time
 
 
-def check(message: SyncRequest | JoinRequest) -> None:
+def check(message: SyncRequest | JoinRequest | InstanceJoin) -> None:
     """InputError `protocol.out-of-bounds` for the first value that no node can mean."""
     _walk(message, "", MOST_TEXT)
     if message.facts is not None:
@@ -36,6 +36,8 @@ def check(message: SyncRequest | JoinRequest) -> None:
 
 
 def _sync(message: SyncRequest) -> None:
+    if message.ending is not None:
+        _require(min(message.ending.ends_us, message.ending.told_us) >= 0, "ending", "times not below 0")
     _require(len(message.held) <= MOST_HELD, "held", f"at most {MOST_HELD} attempts")
     for attempt in message.held:
         _attempt(attempt, "held")

@@ -24,7 +24,14 @@ CALLER = "gangline.caller"  # where the caller is in the scope
 BODY = "gangline.body"  # where a checked body is, if the request had one
 GONE = "gangline.gone"  # the protocol puts it into the scope when the connection has closed
 TOLD = "gangline.told"  # in the scope once an internal error has been answered
-OPEN_PATHS = (f"{PREFIX}/healthz", f"{PREFIX}/ca", f"{PREFIX}/openapi.json")
+AGENT_PATH = f"{PREFIX}/agent"
+OPEN_PATHS = (
+    f"{PREFIX}/healthz",
+    f"{PREFIX}/ca",
+    f"{PREFIX}/openapi.json",
+    AGENT_PATH,
+    f"{AGENT_PATH}/join-aws",  # what it shows is in its body
+)
 CLUSTER_PATH = f"{PREFIX}/cluster"
 BODY_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 

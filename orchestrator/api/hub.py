@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from starlette.types import Scope
@@ -17,11 +18,13 @@ from starlette.types import Scope
 from orchestrator.api.access import Access
 from orchestrator.api.listen import Tls
 from orchestrator.api.people import People
+from orchestrator.api.sparing import Sparing
 from orchestrator.controller.commands import Query
 from orchestrator.controller.service import Controller
 from orchestrator.controller.view import JobView, View, from_history
 from orchestrator.model.clock import Clock
 from orchestrator.model.errors import NotFound, Unavailable
+from orchestrator.provision.aws.known import Bought
 from orchestrator.store.base import AppliedRow, HistoryQuery, HistoryRow
 
 T = TypeVar("T")
@@ -33,7 +36,13 @@ class Hub:
     """One controller's HTTP side."""
 
     def __init__(
-        self, controller: Controller, clock: Clock, people: People, version: str, tls: Tls | None = None
+        self,
+        controller: Controller,
+        clock: Clock,
+        people: People,
+        version: str,
+        tls: Tls | None = None,
+        bought: Bought | None = None,
     ) -> None:
         self.controller = controller
         self.clock = clock
@@ -41,6 +50,8 @@ class Hub:
         self.access = Access(controller, people)
         self.version = version
         self.tls = tls
+        self.bought = bought if bought is not None else Bought(Path("/nonexistent"))
+        self.refusals = Sparing(clock)
         self.stopping = False
         self._polls: dict[asyncio.Task[Any], bool] = {}
         self._history = ThreadPoolExecutor(1, "history")

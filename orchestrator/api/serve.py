@@ -41,6 +41,7 @@ from orchestrator.controller.settings import Settings
 from orchestrator.model.clock import SystemClock
 from orchestrator.model.cluster import Backup
 from orchestrator.model.errors import InputError
+from orchestrator.provision.aws.known import Bought
 from orchestrator.store.open import open_store
 
 log = logging.getLogger("gangline.server")
@@ -140,7 +141,7 @@ async def _serve(
                 log.info("the admin's token is in %s", state / bootstrap.ADMIN_TOKEN)
 
         try:
-            await run_server(controller, tcp, unix, tls, ready)
+            await run_server(controller, tcp, unix, tls, ready, Bought(state))
         finally:
             copying.cancel()
             bootstrap.remove_endpoint(state, epoch)
@@ -165,9 +166,10 @@ async def run_server(
     unix: socket.socket | None,
     tls: listen.Tls | None = None,
     ready: Callable[[], None] = lambda: None,
+    bought: Bought | None = None,
 ) -> None:
     """Serve a started controller on bound sockets until a signal, or until its core ends (raises what ended it)."""
-    hub = Hub(controller, SystemClock(), People(SystemClock()), __version__, tls)
+    hub = Hub(controller, SystemClock(), People(SystemClock()), __version__, tls, bought)
     app = make_app(hub)
     servers = []
     if tcp is not None:

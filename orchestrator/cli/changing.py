@@ -23,6 +23,7 @@ from orchestrator.cli.session import current, note
 from orchestrator.model.clock import SystemClock
 from orchestrator.model.errors import InputError, Unavailable
 from orchestrator.model.host import Desired, PoolDesired, Sight
+from orchestrator.model.installed import CA_FILE
 
 if TYPE_CHECKING:
     from orchestrator.client import Client
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from orchestrator.provision.metal.ansible import Progress
     from orchestrator.provision.metal.render import Files, Hosted
     from orchestrator.provision.metal.site import MetalHosts
-
-CA_PATH = "/etc/gangline/ca.pem"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ def means_of(spec: ClusterSpec, state: Path, recorded: Recorded | None = None) -
     resolved = Resolved(
         archive_sha256=archive.agent_archive().sha256,
         controller_url=url,
-        ca_path=CA_PATH if url.startswith("https:") else "",
+        ca_path=CA_FILE if url.startswith("https:") else "",
         gangline_version=__version__,
         ca_pem=ca_pem,
     )
@@ -114,7 +113,7 @@ def _recorded_ca(recorded: Recorded | None) -> str:
         for role in one.desired.roles
         for item in role.items
     )
-    return next((dict(item.values).get("content", "") for item in items if item.name == CA_PATH), "")
+    return next((dict(item.values).get("content", "") for item in items if item.name == CA_FILE), "")
 
 
 def holder() -> str:

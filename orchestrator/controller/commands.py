@@ -209,6 +209,28 @@ class JoinNode:
 
 
 @dataclass(frozen=True, slots=True)
+class AdmitInstance:
+    """-> Admitted. The node that a proved instance is to be gets its own token, bound to the key; Refused unless the
+    instance is waited for, or if it came with another key before.
+
+    `fixed`: the node that the facts of its stack say it is; empty: a launch has to wait for it.
+    """
+
+    instance: str
+    fixed: str
+    token_id: str
+    sha256: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The node's name."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sync:
     """-> SyncReply. One beat of a node that has something to say."""
 
@@ -269,6 +291,7 @@ Command = (
     | CreateToken
     | RevokeToken
     | JoinNode
+    | AdmitInstance
     | Sync
     | Recover
     | Query

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.controller import acceptance, applies, commands, outcome, recover, sync
+from orchestrator.controller import acceptance, admission, applies, commands, outcome, recover, sync
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Job, Node, Token
@@ -289,6 +289,7 @@ HANDLERS: dict[type, Callable[[Desk, Any], Any]] = {
     commands.CreateToken: create_token,
     commands.RevokeToken: revoke_token,
     commands.JoinNode: join_node,
+    commands.AdmitInstance: admission.admit,
     commands.Sync: sync.handle,
     commands.Recover: recover.recover,
     commands.Query: query,

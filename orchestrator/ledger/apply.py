@@ -67,7 +67,7 @@ def _token_created(state: State, event: Event, body: events.TokenCreated) -> Non
     if body.id in state.tokens:
         raise ValueError(f"token {body.id} exists already")
     state.tokens[body.id] = Token(
-        body.id, body.sha256, body.role, body.name, event.t_us, body.expires_us, body.key
+        body.id, body.sha256, body.role, body.name, event.t_us, body.expires_us, body.key, body.instance
     )
 
 

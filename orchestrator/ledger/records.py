@@ -166,8 +166,8 @@ class Node:
 
 @dataclass(slots=True)
 class Token:
-    """A bearer token as the ledger knows it. `key`: the public key that must be shown with it (see
-    `events.TokenCreated`)."""
+    """A bearer token as the ledger knows it. `key`: the public key that must be shown with it; `instance`: the bought
+    instance that it was given to (see `events.TokenCreated`)."""
 
     id: str
     sha256: str
@@ -176,6 +176,7 @@ class Token:
     created_us: int
     expires_us: int = 0
     key: str = ""
+    instance: str = ""
 
 
 @dataclass(slots=True)

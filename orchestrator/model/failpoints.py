@@ -32,6 +32,7 @@ NAMES: dict[str, str] = {
     "join.key.made": "the node's private key is on disk, not under its name",
     "join.answer.before-keep": "the controller has let the node in, nothing of its answer is kept",
     "join.identity.after": "the node's key and certificate are kept, its token is not",
+    "join.name.after": "a bought node's name is kept, its token is not",
     "join.token.after": "the node's token is kept, its join key has not been put away",
     "apply.start.after": "an apply is in the journal, no step is",
     "apply.step.started": "a step is in the journal, nothing is touched",

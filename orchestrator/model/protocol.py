@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from orchestrator.model.attempt import RankResult
 from orchestrator.model.base import Word
 from orchestrator.model.ids import AttemptId
+from orchestrator.model.instance import Ending
 from orchestrator.model.job import JobSpec, Owner
 from orchestrator.model.node import NodeFacts
 
@@ -163,6 +164,7 @@ class SyncRequest:
     )
     facts: NodeFacts | None = None
     inventory: tuple[Holding, ...] | None = None
+    ending: Ending | None = None  # what its cloud has told it of its end, in each beat from then on
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +199,23 @@ class JoinRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class InstanceJoin:
+    """A bought node asks to be let in, without a token: by the identity document of its instance and the signature of
+    its cloud (base64 of a PKCS #7 message). POST /api/v1/agent/join-aws; the answer is that of a join, with its
+    name."""
+
+    document: str
+    signature: str
+    facts: NodeFacts
+    public_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JoinAnswer:
     """The node's own bearer token, given once. `certificate`: for its public key, in PEM; the token is worth something
-    only over a connection that shows it. Empty: the token alone will do."""
+    only over a connection that shows it. Empty: the token alone will do. `node`: what the cluster calls it."""
 
     token: str
     cluster: str
     certificate: str = ""
+    node: str = ""

@@ -27,17 +27,27 @@ from orchestrator.model.cluster import (
     User,
 )
 from orchestrator.model.host import Desired, Item, ItemKind, RoleState
+from orchestrator.model.installed import (
+    AGENT_ARCHIVE,
+    AGENT_CONFIG,
+    AGENT_STATE,
+    AGENT_UNIT,
+    AGENT_UNIT_FILE,
+    FOLDERS,
+    LIMITS_FILE,
+    LOGIN,
+    LOGIN_FILE,
+    LOGIN_UNIT,
+    MEMLOCK,
+    TIME_UNIT,
+    unit_text,
+)
 from orchestrator.planning.items import file_item as _file
 from orchestrator.planning.items import folder_item as _folder
 from orchestrator.planning.items import unit_item as _unit
 
 BASE, AGENT = "base", "agent"  # the roles, in the order in which they run
 
-AGENT_ARCHIVE = "/opt/gangline/agent.pyz"
-AGENT_CONFIG = "/etc/gangline/agent.json"
-AGENT_STATE = "/var/lib/gangline-agent"  # DESIGN section 7
-AGENT_UNIT = "gangline-agent.service"
-AGENT_UNIT_FILE = f"/etc/systemd/system/{AGENT_UNIT}"
 JOIN_TOKEN_FILE = "/etc/gangline/join"  # noqa: S105 - where it lies, not what it is; the agent's enrolment writes it
 SECRETS = (  # what lets a host in, as patterns of a shell (agent/keypair.py); they leave it when it is retired
     JOIN_TOKEN_FILE,
@@ -45,8 +55,6 @@ SECRETS = (  # what lets a host in, as patterns of a shell (agent/keypair.py); t
 )
 SYSCTL_FILE = "/etc/sysctl.d/90-gangline.conf"
 TIME_FILE = "/etc/chrony/conf.d/gangline.conf"
-TIME_UNIT = "chrony.service"
-LIMITS_FILE = "/etc/security/limits.d/gangline.conf"
 
 # What Gangline itself needs: a time source (leases and logs), and the interpreter of the agent.
 OWN_PACKAGES = ("chrony", "python3")
@@ -56,49 +64,7 @@ OWN_PACKAGES = ("chrony", "python3")
 KERNEL_PACKAGES = ("linux-image", "linux-modules", "kernel")
 HEAVY_PACKAGES = (*KERNEL_PACKAGES, "nvidia-", "libnvidia-", "cuda-drivers", "mlnx-", "doca-")
 
-FOLDERS = (  # mode: configuration and code for all to read; the agent's state is passable, as the agent itself keeps it
-    ("/etc/gangline", "0755"),
-    ("/opt/gangline", "0755"),
-    (AGENT_STATE, "0711"),
-)
-
-LOGIN_FILE = "/etc/systemd/logind.conf.d/gangline.conf"
-LOGIN_UNIT = "systemd-logind.service"
-LOGIN = "[Login]\nRemoveIPC=no\n"  # else the shared memory of a job goes when its user logs out of the node
-
 MADE = "# Written by Gangline from the cluster's file; `gangline apply` undoes changes made here.\n"
-
-MEMLOCK = "* - memlock unlimited\nroot - memlock unlimited\n"  # pinned memory of GPUs and RDMA needs it
-
-# The agent starts jobs as other users, and what binds a unit binds all that it starts: a private /tmp, read-only
-# folders, no new privileges or a closed device list would break jobs. What is left out of reach is what no job has a
-# use for. KillMode: jobs outlive the agent.
-UNIT_TEXT = f"""[Unit]
-Description=Gangline agent
-Wants=network-online.target
-After=network-online.target {TIME_UNIT}
-StartLimitIntervalSec=0
-
-[Service]
-Type=exec
-ExecStart=/usr/bin/python3 -I {AGENT_ARCHIVE} --config {AGENT_CONFIG}
-Restart=always
-RestartSec=2
-KillMode=process
-Delegate=yes
-OOMPolicy=continue
-TasksMax=infinity
-LimitNOFILE=1048576
-LimitMEMLOCK=infinity
-UMask=0077
-StateDirectory=gangline-agent
-StateDirectoryMode=0711
-CapabilityBoundingSet=~CAP_SYS_BOOT CAP_SYS_TIME CAP_MAC_ADMIN CAP_MAC_OVERRIDE CAP_AUDIT_CONTROL CAP_WAKE_ALARM
-KeyringMode=private
-
-[Install]
-WantedBy=multi-user.target
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +160,7 @@ def _agent(spec: ClusterSpec, pool: Pool, resolved: Resolved) -> Iterator[Item]:
     yield _file(AGENT_CONFIG, config, restarts=again)
     if resolved.ca_path and resolved.ca_pem:
         yield _file(resolved.ca_path, resolved.ca_pem, restarts=again)
-    yield _file(AGENT_UNIT_FILE, MADE + UNIT_TEXT, restarts=again)
+    yield _file(AGENT_UNIT_FILE, MADE + unit_text(), restarts=again)
     yield _unit(AGENT_UNIT)
 
 

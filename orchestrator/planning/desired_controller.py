@@ -13,7 +13,13 @@ from collections.abc import Iterator
 
 from orchestrator.model.cluster import ClusterSpec, Host
 from orchestrator.model.host import Desired, Item, ItemKind, RoleState
-from orchestrator.planning.desired import MADE, OWN_PACKAGES, TIME_UNIT
+from orchestrator.model.installed import (
+    TIME_UNIT,
+)
+from orchestrator.planning.desired import (
+    MADE,
+    OWN_PACKAGES,
+)
 from orchestrator.planning.items import file_item, folder_item, unit_item
 
 CONTROLLER = "controller"  # the role

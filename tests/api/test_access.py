@@ -67,6 +67,8 @@ GET    /tokens                     401 200 200 200 200 200 403 403
 POST   /tokens                     401 403 403 403 403 201 403 403
 DELETE /tokens/tok-none            401 404 404 404 403 404 403 403
 POST   /agent/join                 401 403 403 403 403 403 403 200
+GET    /agent                      200 200 200 200 200 200 200 200
+POST   /agent/join-aws             401 401 401 401 401 401 401 401
 POST   /agent/sync                 401 403 403 403 403 403 200 403
 POST   /agent/reads/0?size=0&ended=1 401 403 403 403 403 403 404 403
 GET    /nowhere                    401 404 404 404 404 404 404 404
@@ -87,6 +89,7 @@ BODIES: dict[str, Any] = {
     "/nodes/p-1/configured": {"desired": "d"},
     "/tokens": {"role": "read", "name": "alice"},
     "/agent/join": {"node": "p-2", "facts": FACTS},
+    "/agent/join-aws": {"document": "{}", "signature": "", "facts": FACTS},
     "/agent/sync": {"node": "p-1", "outbox": "o", "boot_id": "b"},
 }
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.model.host import Item, ItemKind
-from orchestrator.planning.desired import LIMITS_FILE
+from orchestrator.model.installed import (
+    LIMITS_FILE,
+)
 from orchestrator.planning.world import Choices
 from tests.planning.scene import RESOLVED, Scene
 

@@ -9,11 +9,13 @@ import pytest
 
 from orchestrator.model.cluster import ClusterSpec, Pool
 from orchestrator.model.host import Desired, Item, ItemKind, RoleState
-from orchestrator.planning.desired import (
+from orchestrator.model.installed import (
     AGENT_ARCHIVE,
     AGENT_CONFIG,
     AGENT_UNIT,
     AGENT_UNIT_FILE,
+)
+from orchestrator.planning.desired import (
     SYSCTL_FILE,
     TIME_FILE,
     desired,

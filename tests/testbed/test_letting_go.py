@@ -11,7 +11,10 @@ from collections.abc import Iterator
 import pytest
 
 from orchestrator.cli.changing import hosts_for, means_of, read
-from orchestrator.planning.desired import AGENT_STATE, AGENT_UNIT, SECRETS
+from orchestrator.model.installed import AGENT_STATE, AGENT_UNIT
+from orchestrator.planning.desired import (
+    SECRETS,
+)
 from tests.testbed.bed import Bed, Host
 from tests.testbed.debs import repository
 from tests.testbed.lab import GANGLINE, UID, USER, Lab, until

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from orchestrator.model.host import ItemKind
-from orchestrator.planning.desired import (
-    AGENT,
+from orchestrator.model.installed import (
     AGENT_ARCHIVE,
     AGENT_CONFIG,
     AGENT_STATE,
@@ -23,9 +22,12 @@ from orchestrator.planning.desired import (
     AGENT_UNIT_FILE,
     LIMITS_FILE,
     LOGIN_FILE,
+    TIME_UNIT,
+)
+from orchestrator.planning.desired import (
+    AGENT,
     SYSCTL_FILE,
     TIME_FILE,
-    TIME_UNIT,
 )
 from tests.provision.metal.sabotages import APT, Sabotage
 from tests.testbed.bed import Bed, Host

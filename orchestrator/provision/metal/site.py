@@ -24,8 +24,9 @@ from orchestrator.model.clock import SECOND, Clock
 from orchestrator.model.cluster import ClusterSpec, Host, Pool, Site, SiteKind
 from orchestrator.model.errors import InputError
 from orchestrator.model.host import Desired, PoolDesired, Sight, Step
+from orchestrator.model.installed import AGENT_CONFIG, AGENT_UNIT
 from orchestrator.model.units import seconds_text
-from orchestrator.planning.desired import AGENT_CONFIG, AGENT_UNIT, SECRETS
+from orchestrator.planning.desired import SECRETS
 from orchestrator.planning.desired_controller import UNIT as CONTROLLER_UNIT
 from orchestrator.provision.applying import Seen
 from orchestrator.provision.metal import ansible, archive, check, probe, render, ssh

@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.model.host import Item, ItemKind
-from orchestrator.planning.desired import (
+from orchestrator.model.installed import (
     AGENT_ARCHIVE,
     AGENT_CONFIG,
     AGENT_UNIT,
     LIMITS_FILE,
+)
+from orchestrator.planning.desired import (
     SYSCTL_FILE,
     TIME_FILE,
 )

@@ -27,9 +27,10 @@ from orchestrator.model.cluster import (
 )
 from orchestrator.model.host import Desired
 from orchestrator.model.ids import AttemptId
+from orchestrator.model.installed import AGENT_CONFIG
 from orchestrator.model.job import Owner
 from orchestrator.model.protocol import EventKind
-from orchestrator.planning.desired import AGENT_CONFIG, Resolved, desired
+from orchestrator.planning.desired import Resolved, desired
 from orchestrator.provision.metal import ansible, archive, render
 from orchestrator.provision.metal.ssh import lay
 from tests.agent.fake_controller import JOIN_TOKEN, FakeController
