@@ -40,6 +40,7 @@ COMPANIONS = {
     "pydantic": {"pydantic_core", "annotated_types"},
     "fastapi": {"starlette"},
     "sqlalchemy": set[str](),
+    "boto3": {"botocore"},
 }
 
 
