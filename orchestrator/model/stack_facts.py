@@ -22,8 +22,9 @@ class SubnetFact:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFact:
-    """The launch template of one instance type of a pool. `placement`: the placement group for a gang's launch, or
-    empty; `reservation`: the capacity reservation or block that it starts in, or empty."""
+    """The launch template of one instance type of a pool. `placement`: the placement group that is in the template, or
+    empty (a site with several zones has one a zone: `StackFacts.placement`); `reservation`: the capacity reservation or
+    block that it starts in, or empty."""
 
     pool: str
     type: str
@@ -36,12 +37,23 @@ class TemplateFact:
 
 @dataclass(frozen=True, slots=True)
 class FixedFact:
-    """A node that Pulumi keeps. `address`: its private one."""
+    """A node that Pulumi keeps. `address`: its private one; `meaning`: the digest of all that a node is replaced for,
+    as it was when the instance started."""
 
     node: str
     pool: str
     instance: str
     address: str
+    meaning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementFact:
+    """The placement group of a pool in one zone: a cluster group never spans zones. `group` is its name."""
+
+    pool: str
+    zone: str
+    group: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +69,11 @@ class StorageFact:
 @dataclass(frozen=True, slots=True)
 class StackFacts:
     """All of one site. `spec` is the digest of the wanted cluster, `commit` the user's, or empty; `images` pairs the
-    file's words with an AMI id; `account` has 12 digits."""
+    file's words with an AMI id, `roots` an AMI id with the device name of its root disk; `account` has 12 digits.
+
+    `homes` pairs what stands in one zone (`nat`, `controller`, `pool/NAME`, `storage/NAME`) with that zone, so that
+    another zone in the file moves nothing. `subnets` are private; `public_subnets` are for pools with public addresses.
+    """
 
     cluster: str
     uid: str
@@ -75,6 +91,11 @@ class StackFacts:
     fixed: tuple[FixedFact, ...] = ()
     storages: tuple[StorageFact, ...] = ()
     controller: str = ""
+    controller_address: str = ""
+    roots: tuple[tuple[str, str], ...] = ()
+    homes: tuple[tuple[str, str], ...] = ()
+    placements: tuple[PlacementFact, ...] = ()
+    public_subnets: tuple[SubnetFact, ...] = ()
 
     def template(self, pool: str, instance_type: str, reservation: str = "") -> TemplateFact | None:
         """The launch template for nodes of that pool, type and reservation (empty: none)."""
@@ -84,3 +105,19 @@ class StackFacts:
     def image(self, words: str) -> str:
         """What the file's words for an image meant when they were first looked up; empty if they never were."""
         return dict(self.images).get(words, "")
+
+    def root(self, image: str) -> str:
+        """The device name of that image's root disk; empty if it was never looked up."""
+        return dict(self.roots).get(image, "")
+
+    def home(self, what: str) -> str:
+        """The zone in which `what` stands (`nat`, `controller`, `pool/NAME`, `storage/NAME`); empty if nowhere."""
+        return dict(self.homes).get(what, "")
+
+    def placement(self, pool: str, zone: str) -> str:
+        """The placement group of a pool's nodes in that zone; empty if it has none."""
+        return next((one.group for one in self.placements if (one.pool, one.zone) == (pool, zone)), "")
+
+    def fixed_node(self, node: str) -> FixedFact | None:
+        """What is known of a node that Pulumi keeps."""
+        return next((one for one in self.fixed if one.node == node), None)
