@@ -43,7 +43,7 @@ class SiteInputs:
 
     `zones` are those of the file, or of the region where it names none; `images` has a pin for every words that
     `words_of` gives. `boot(pool, node)` makes user-data; for a template it gets the empty name. `released` names
-    storages that may be deleted.
+    storages that may be deleted; `held` fixed nodes that stay as they are, since their turn comes later.
     """
 
     spec: ClusterSpec
@@ -59,6 +59,7 @@ class SiteInputs:
     boot: Boot = no_boot
     controller_boot: str = ""
     released: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
 
     @property
     def site(self) -> Site:

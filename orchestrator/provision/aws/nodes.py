@@ -180,9 +180,10 @@ class Nodes(pulumi.ComponentResource):
 
     def _node(self, wanted: Wanted, node: str, template: ec2.LaunchTemplate) -> pulumi.Output[FixedFact]:
         inputs, pool = self._args.inputs, wanted.pool
-        meaning = self._meaning(wanted)
+        meaning, before = self._meaning(wanted), _meaning_before(inputs, node)
         text = inputs.boot(pool, node)
-        same = inputs.facts is not None and _meaning_before(inputs, node) == meaning
+        # A held node still is what it was: its next run has to see that it is to be replaced.
+        told = before if node in inputs.held and before else meaning
         instance = ec2.Instance(
             node,
             launch_template=ec2.InstanceLaunchTemplateArgs(
@@ -196,11 +197,11 @@ class Nodes(pulumi.ComponentResource):
                 # What a node is started in may be all there is: a reservation, a quota, a block.
                 delete_before_replace=True,
                 replacement_trigger=meaning,
-                ignore_changes=["launchTemplate", "userData"] if same else None,
+                ignore_changes=["launchTemplate", "userData"] if before == meaning else None,
             ),
         )
         return pulumi.Output.all(instance.id, instance.private_ip).apply(
-            lambda found: FixedFact(node, pool.name, found[0], found[1] or "", meaning)
+            lambda found: FixedFact(node, pool.name, found[0], found[1] or "", told)
         )
 
     def _meaning(self, wanted: Wanted) -> str:

@@ -17,8 +17,8 @@ from pulumi_aws import ssm
 from orchestrator.model.cluster import StorageKind
 from orchestrator.model.codec import encode
 from orchestrator.model.errors import InputError
-from orchestrator.model.stack_facts import PlacementFact, StackFacts, SubnetFact
-from orchestrator.planning.digest import digest_of
+from orchestrator.model.stack_facts import FixedFact, PlacementFact, StackFacts, SubnetFact
+from orchestrator.planning.stack_digest import stack_digest
 from orchestrator.provision.aws import facts
 from orchestrator.provision.aws.controller_host import ControllerArgs, ControllerHost
 from orchestrator.provision.aws.fabric import Fabric, FabricArgs, pool_placement
@@ -121,9 +121,8 @@ class AwsSite(pulumi.ComponentResource):
 def _assembled(
     inputs: SiteInputs, templates: list[Any], fixed: list[Any], storages: list[Any], plain: dict[str, Any]
 ) -> StackFacts:
-    digest, before = digest_of(inputs.spec), inputs.facts
-    # A commit that changed no word's meaning leaves no trace, so that a comment alone changes nothing.
-    commit = before.commit if before is not None and before.spec == digest else inputs.commit
+    before = inputs.facts
+    digest, commit = _brought_to(inputs)
     images = {
         **dict(before.images if before is not None else ()),
         **{p.words: p.image for p in inputs.images},
@@ -148,7 +147,7 @@ def _assembled(
         security_group=plain["group"],
         profile=plain["profile"],
         templates=tuple(sorted(templates, key=lambda one: (one.pool, one.type, one.reservation))),
-        fixed=tuple(sorted(fixed, key=lambda one: (one.pool, one.node))),
+        fixed=tuple(sorted([*fixed, *_leaving(inputs)], key=lambda one: (one.pool, one.node))),
         storages=tuple(sorted(storages, key=lambda one: str(one.name))),
         controller=plain["controller"],
         controller_address=plain["address"],
@@ -157,6 +156,25 @@ def _assembled(
         placements=tuple(placements),
         public_subnets=_subnets(plain["public"]),
     )
+
+
+def _brought_to(inputs: SiteInputs) -> tuple[str, str]:
+    """The digest of the file that the stack is brought to, and the commit which that file came with.
+
+    A commit that changed no word's meaning leaves no trace, so that a comment alone changes nothing. As long as nodes
+    are held the stack is not there yet.
+    """
+    before, digest = inputs.facts, stack_digest(inputs.spec, inputs.site_name)
+    if before is not None and (before.spec == digest or inputs.held):
+        return before.spec, before.commit
+    return ("" if inputs.held else digest), inputs.commit
+
+
+def _leaving(inputs: SiteInputs) -> list[FixedFact]:
+    """Held nodes that the file does not have any more: they run until their turn comes."""
+    named = {node for pool in inputs.pools for node in pool.nodes}
+    before = inputs.facts.fixed if inputs.facts is not None else ()
+    return [one for one in before if one.node in inputs.held - named]
 
 
 def _subnets(by_zone: dict[str, str]) -> tuple[SubnetFact, ...]:

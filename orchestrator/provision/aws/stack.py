@@ -23,13 +23,16 @@ from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.codec import decode
 from orchestrator.model.errors import Conflict, GanglineError
 from orchestrator.model.stack_facts import StackFacts
+from orchestrator.model.stack_sight import StackOp, StackRow, StackSight
 from orchestrator.provision.aws import program
-from orchestrator.provision.aws.changes import Listener, Op, Progress, ResourceChange, failed, quiet
+from orchestrator.provision.aws.changes import INSTANCE, Listener, Op, Progress, ResourceChange, failed, quiet
 from orchestrator.provision.aws.engine import Engine
 from orchestrator.provision.aws.inputs import SiteInputs
+from orchestrator.provision.aws.nodes import templates_of
 from orchestrator.provision.files import private_folder
 
 PROJECT = "gangline"  # the name in stacks/aws/Pulumi.yaml: both ways have one record
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 Find = Callable[[str, str], str]
 
 
@@ -62,6 +65,21 @@ class SiteStack:
 
     # --- verbs -------------------------------------------------------------------------------------------------
 
+    def sight(self, inputs: SiteInputs) -> StackSight:
+        """What a plan has to know of the site: what `up` would do, and what somebody did to what the stack has.
+
+        Errors are in the sight, in words, and are not raised.
+        """
+        brought = inputs.facts.spec if inputs.facts is not None else ""
+        try:
+            rows = tuple(one.row() for one in self.preview(inputs))
+            drift = tuple(one.row() for one in self.drift()) if inputs.facts is not None else ()
+        except GanglineError as error:
+            return StackSight(inputs.site_name, error=error.message, hint=error.hint, spec=brought)
+        return StackSight(
+            inputs.site_name, tuple(one for one in rows if not _follows(one)), drift, spec=brought
+        )
+
     def preview(self, inputs: SiteInputs) -> tuple[ResourceChange, ...]:
         """What `up` would do; changes nothing. Raises GanglineError."""
         listener = Listener()
@@ -77,8 +95,11 @@ class SiteStack:
         adopted = self.reconcile(find)
         self._release(inputs.released)
         listener = Listener(progress)
+        held = self._urns_held(inputs)
         with self._running(listener, "the change", inputs) as stack:
-            stack.up(on_event=listener, color="never", suppress_progress=True, suppress_outputs=True)
+            stack.up(
+                on_event=listener, color="never", suppress_progress=True, suppress_outputs=True, exclude=held
+            )
             facts = facts_in(stack.outputs())
         return Done(listener.rows(), facts, adopted)
 
@@ -128,7 +149,7 @@ class SiteStack:
             ResourceChange(
                 Op.DELETE,
                 one["type"],
-                one["urn"].rpartition("::")[2],
+                _name(one["urn"]),
                 one["urn"],
                 protected=bool(one.get("protect")),
             )
@@ -157,7 +178,7 @@ class SiteStack:
         found: dict[str, str] = {}
         for one in pending:
             resource = one["resource"]
-            if number := find(resource["type"], resource["urn"].rpartition("::")[2]):
+            if number := find(resource["type"], _name(resource["urn"])):
                 found[resource["urn"]] = number
         pairs = [part for pair in sorted(found.items()) for part in pair]
         listener = Listener()
@@ -167,7 +188,7 @@ class SiteStack:
             stack.refresh(
                 on_event=listener, color="never", clear_pending_creates=True, suppress_progress=True
             )
-        return tuple(urn.rpartition("::")[2] for urn in sorted(found))
+        return tuple(_name(urn) for urn in sorted(found))
 
     def _refresh_by_hand(self, stack: automation.Stack, options: list[str]) -> None:
         """A refresh with an option that the API has no argument for."""
@@ -179,7 +200,7 @@ class SiteStack:
         """Take the protection off what people let go: the engine goes by the record, not by the program, for what the
         program does not declare any more."""
         whole = self._deployment()
-        held = [one for one in whole.get("resources") or [] if one["urn"].rpartition("::")[2] in released]
+        held = [one for one in whole.get("resources") or [] if _name(one["urn"]) in released]
         held = [one for one in held if one.get("protect") or one.get("retainOnDelete")]
         if not held:
             return
@@ -188,11 +209,20 @@ class SiteStack:
         with self._running(Listener(), "releasing") as stack:
             stack.import_stack(automation.Deployment(version=self._version, deployment=whole))
 
+    def _urns_held(self, inputs: SiteInputs) -> list[str] | None:
+        """The held nodes in the record, with what they stand on that the file has no more."""
+        if not inputs.held:
+            return None
+        known = {one["urn"]: one for one in self._resources()}
+        nodes = [urn for urn, one in known.items() if one["type"] == INSTANCE and _name(urn) in inputs.held]
+        wanted = {one.name for pool in inputs.pools for one in templates_of(pool, inputs)}
+        below = {urn for node in nodes for urn in known[node].get("dependencies") or []}
+        old = [urn for urn in below if known[urn]["type"] == TEMPLATE and _name(urn) not in wanted]
+        return sorted([*nodes, *old]) or None
+
     def _held(self, released: frozenset[str]) -> bool:
         """Whether the record has protected things that are not released."""
-        return any(
-            one.get("protect") and one["urn"].rpartition("::")[2] not in released for one in self._resources()
-        )
+        return any(one.get("protect") and _name(one["urn"]) not in released for one in self._resources())
 
     # --- the record --------------------------------------------------------------------------------------------
 
@@ -273,6 +303,16 @@ def _program(inputs: SiteInputs | None, faults: list[GanglineError]) -> Callable
             raise
 
     return run
+
+
+def _name(urn: str) -> str:
+    """The name of a resource in the program."""
+    return urn.rpartition("::")[2]
+
+
+def _follows(row: StackRow) -> bool:
+    """Whether a row is only the facts' parameter: it follows from every other and tells nobody anything."""
+    return (row.kind, row.name) == ("aws:ssm/parameter:Parameter", "facts") and row.op == StackOp.UPDATE
 
 
 def facts_in(outputs: automation.OutputMap) -> StackFacts | None:

@@ -109,7 +109,7 @@ class _Monitor(MockMonitor):
         self.site = site
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802 (gRPC's name)
-        answer = super().RegisterResource(request)
+        answer = super().RegisterResource(request)  # type: ignore[no-untyped-call]
         if request.type != "pulumi:pulumi:Stack":
             inputs = pulumi.runtime.rpc.deserialize_properties(request.object)
             self.site.found.append(
@@ -165,9 +165,5 @@ def declare(inputs: SiteInputs) -> Site:
     site = Site()
     pulumi.runtime.set_mocks(_Answers(), project="gangline", stack="dev", monitor=_Monitor(site))
 
-    @pulumi.runtime.test
-    def run() -> None:
-        program.declare(inputs)
-
-    run()
+    pulumi.runtime.test(lambda: program.declare(inputs))()  # type: ignore[no-untyped-call]
     return site

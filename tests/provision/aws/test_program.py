@@ -344,7 +344,7 @@ def test_nat(nat: str, gateways: list[str], public: list[str]) -> None:
     assert site.names("Subnet") == sorted(private + public)
     ways = {one.name: one.inputs.get("natGatewayId") for one in site.all("Route") if "public" not in one.name}
     used = [f"NatGateway/{gateways[min(at, len(gateways) - 1)]}" for at in range(2)] if gateways else []
-    assert list(ways.values()) == used
+    assert [ways[name] for name in sorted(ways)] == used
     assert all(not one.inputs["mapPublicIpOnLaunch"] for one in site.all("Subnet"))
     assert [one.id for one in site.facts.subnets] == [f"Subnet/{name}" for name in private]
 
@@ -493,6 +493,28 @@ def test_meaning_of_a_node_is_that_of_older_versions() -> None:
 
 
 MEANING = "dfd6a5660655c99b"
+
+
+def test_held_node_keeps_its_old_meaning_in_the_facts_until_its_turn() -> None:
+    text = document(fixed())
+    facts = declare(inputs_of(text, commit="a" * 40)).facts
+    newer = document(fixed("train-01,train-02", more=", root_volume: 500GiB"))
+
+    part = declare(
+        inputs_of(newer, facts=facts, held=frozenset({"train-02", "train-03"}), commit="b" * 40)
+    ).facts
+    whole = declare(inputs_of(newer, facts=part, commit="b" * 40)).facts
+
+    before, after = facts.fixed[0].meaning, whole.fixed[0].meaning
+    assert before != after
+    assert {one.node: one.meaning for one in part.fixed} == {
+        "train-01": after,
+        "train-02": before,
+        "train-03": before,
+    }
+    assert [one.node for one in whole.fixed] == ["train-01", "train-02"]
+    assert (part.spec, part.commit) == (facts.spec, "a" * 40)
+    assert (whole.spec != facts.spec, whole.commit) == (True, "b" * 40)
 
 
 def test_pool_stays_in_the_zone_where_it_stands() -> None:
