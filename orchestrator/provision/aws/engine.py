@@ -45,6 +45,8 @@ class Engine:
         """The variables that a run needs besides the caller's own."""
         found = {
             "PULUMI_SKIP_UPDATE_CHECK": "true",
+            # A person's wish to confirm everything would be refused beside a preview.
+            "PULUMI_SKIP_CONFIRMATIONS": "false",
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "false" if self.fetch else "true",
             "PULUMI_BACKEND_URL": backend_of(folder, stack),
         }

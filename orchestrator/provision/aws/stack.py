@@ -180,11 +180,11 @@ class SiteStack:
             resource = one["resource"]
             if number := find(resource["type"], _name(resource["urn"])):
                 found[resource["urn"]] = number
-        pairs = [part for pair in sorted(found.items()) for part in pair]
+        options = [f"--import-pending-creates={part}" for pair in sorted(found.items()) for part in pair]
         listener = Listener()
         with self._running(listener, "settling a killed run") as stack:
-            if pairs:
-                self._refresh_by_hand(stack, ["--import-pending-creates", ",".join(pairs)])
+            if options:
+                self._refresh_by_hand(stack, options)
             stack.refresh(
                 on_event=listener, color="never", clear_pending_creates=True, suppress_progress=True
             )
