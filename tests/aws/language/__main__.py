@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,8 @@ def main(argv: list[str]) -> None:
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     threading.Thread(target=_end_with, args=(parent, host), daemon=True).start()
-    server.wait_for_termination()
+    with suppress(KeyboardInterrupt):  # how the engine ends a host that has done its work
+        server.wait_for_termination()
 
 
 def _end_with(parent: int, host: Host) -> None:

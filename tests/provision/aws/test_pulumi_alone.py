@@ -66,7 +66,7 @@ def test_pulumi_up_alone_with_a_stand_in_of_the_language_host(pulumi_place: Plac
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("market: on_demand", "markt: on_demand", "cluster.yaml:15:"),
+        ("market: on_demand", "markt: on_demand", "cluster.yaml:13:38: pools[train].offerings[0].markt"),
         ("p4d.24xlarge", "g6.xlarge", "has no EFA"),
     ],
 )
