@@ -100,10 +100,15 @@ def start(launch: Launch, token: str = "") -> list[Instance]:
     return [_start_one(launch, tags, index, token) for index in range(launch.count)]
 
 
+def _user_data(value: Any) -> Any:
+    """What a request has is a text, what a template has was read already."""
+    return parse_user_data(value) if isinstance(value, str | bytes | None) else value
+
+
 def _start_one(launch: Launch, tags: dict[str, dict[str, str]], index: int, token: str) -> Instance:
     spec, nics = launch.spec, _numbered(launch)
     made = launch.backend.run_instances(
-        spec["ImageId"], 1, parse_user_data(spec.get("UserData")), spec.get("SecurityGroups") or [],
+        spec["ImageId"], 1, _user_data(spec.get("UserData")), spec.get("SecurityGroups") or [],
         instance_type=launch.type, is_instance_type_default=False, region_name=launch.backend.region_name,
         subnet_id=None if nics else launch.subnet.id, nics=nics, key_name=spec.get("KeyName"),
         security_group_ids=list(spec.get("SecurityGroupIds") or []), tags=tags, client_token=token,
