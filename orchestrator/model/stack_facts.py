@@ -68,7 +68,7 @@ class StorageFact:
 
 @dataclass(frozen=True, slots=True)
 class StackFacts:
-    """All of one site. `spec` is the digest of the wanted cluster, `commit` the user's, or empty; `images` pairs the
+    """All of one site. `spec` is the `stack_digest` of the file, `commit` the user's, or empty; `images` pairs the
     file's words with an AMI id, `roots` an AMI id with the device name of its root disk; `account` has 12 digits.
 
     `homes` pairs what stands in one zone (`nat`, `controller`, `pool/NAME`, `storage/NAME`) with that zone, so that

@@ -31,4 +31,7 @@ def _pool(pool: Pool) -> Pool:
     """Without what the scheduler and the market alone go by; templates follow from types, markets and reservations."""
     offerings = tuple(Offering(one.types, one.market, 0, one.reservation) for one in pool.offerings)
     size = PoolSize() if pool.size is not None else None
-    return replace(pool, labels=(), update=Update(), size=size, offerings=offerings, cores=0, memory=0)
+    nodes = tuple(sorted(pool.nodes))  # their order says which are taken first, and makes nothing else
+    return replace(
+        pool, nodes=nodes, labels=(), update=Update(), size=size, offerings=offerings, cores=0, memory=0
+    )

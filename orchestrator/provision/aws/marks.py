@@ -1,0 +1,48 @@
+"""What everything of one aws site is known by: its tags, and the names that AWS wants of some kinds of things.
+
+Comes in: names of the spec and the cluster's uid. Goes out: tags and names, the same for the same words. Called by: all
+components of the program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+UID, CLUSTER, SITE = "gangline:uid", "gangline:cluster", "gangline:site"
+POOL, NODE = "gangline:pool", "gangline:node"
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The marks of a site: `uid` was minted once for the cluster, `own` are the tags that the file adds."""
+
+    uid: str
+    cluster: str
+    site: str
+    own: tuple[tuple[str, str], ...] = ()
+
+    def tags(self, name: str, pool: str = "", node: str = "") -> dict[str, str]:
+        """The tags of one thing; `name` is its Pulumi name, shown in AWS's console. The file may give another Name."""
+        where = {POOL: pool, NODE: node}
+        return {
+            "Name": f"{self.cluster}-{name}",
+            **dict(self.own),
+            UID: self.uid,
+            CLUSTER: self.cluster,
+            SITE: self.site,
+            **{key: value for key, value in where.items() if value},
+        }
+
+    def name(self, *parts: str, most: int = 128) -> str:
+        """A name of at most `most` characters that no other cluster or site has, of letters, digits, `.` and `-`.
+
+        The default is EC2's bound for names of launch templates; IAM's for roles is 64. A longer name is cut and gets a
+        sum of the whole.
+        """
+        whole = "-".join(("gangline", self.uid, self.site, *parts))
+        plain = re.sub(r"[^A-Za-z0-9.-]", "-", whole)
+        if plain == whole and len(whole) <= most:
+            return whole
+        return f"{plain[: most - 9]}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
