@@ -15,6 +15,7 @@ from orchestrator.model.capacity import Offer, OfferingKey, Shape
 from orchestrator.model.catalog import Catalog, InstanceType
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import ClusterSpec, Market, Offering, Pool, Site, SiteKind
+from orchestrator.model.prices import negotiated, quote
 
 # What an operating system sees of an instance's memory: the hypervisor, the kernel and firmware keep the rest.
 USABLE_MILLI = 930
@@ -58,10 +59,14 @@ def price_of(catalog: Catalog, site: Site, name: str, offering: Offering, now_us
     bound = offering.max_microusd_per_hour
     if offering.market is Market.CAPACITY_BLOCK:
         return bound  # paid beforehand
-    known = catalog.instances.get(name)
-    listed = known.prices.get(site.region) if known is not None else None
-    if offering.market is Market.SPOT:
-        return bound or listed  # without a bound AWS charges the on-demand price at most
+    spot = offering.market is Market.SPOT
+    if spot and (own := negotiated(site, name, Market.SPOT)):
+        return bound or own
+    # Without a bound AWS charges the on-demand price at most.
+    found = quote(catalog, site, name, Market.ON_DEMAND if spot else offering.market, now_us)
+    listed = found.microusd_per_hour if found is not None else None
+    if spot:
+        return bound or listed
     return None if listed is not None and bound and listed > bound else listed or bound or None
 
 
