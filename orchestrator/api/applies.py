@@ -120,7 +120,9 @@ async def configured_node(
 @router.get("/recorded", response_model=wire.Recorded, responses=problems())
 async def get_recorded(hub: HubDep, _: ReaderDep) -> Response:
     """What was applied last, and what each host was last seen to have: what a plan starts from."""
-    return reply(recorded(hub.view, render_cluster.nodes_of(hub.view)))
+    anchor = hub.tls.anchor if hub.tls is not None else None
+    nodes = render_cluster.nodes_of(hub.view)
+    return reply(recorded(hub.view, nodes, anchor.sha256 if anchor is not None else ""))
 
 
 @router.get("/records", response_model=wire.RecordList, responses=problems())

@@ -106,7 +106,7 @@ def _record(row: AppliedRow, newest: int) -> dict[str, Any]:
     }
 
 
-def recorded(view: View, nodes: Iterable[NodeView]) -> wire.Recorded:
+def recorded(view: View, nodes: Iterable[NodeView], ca_sha256: str) -> wire.Recorded:
     """What a plan starts from."""
     nodes = list(nodes)
     return wire.Recorded(
@@ -117,4 +117,6 @@ def recorded(view: View, nodes: Iterable[NodeView]) -> wire.Recorded:
         desired=[encode(one) for one in list(view.desired.values())],
         nodes={node.name: node.configured for node in nodes},
         hosts={node.name: encode(node.host) for node in nodes if node.host is not None},
+        uid=view.uid,
+        ca_sha256=ca_sha256,
     )

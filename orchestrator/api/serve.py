@@ -39,10 +39,12 @@ from orchestrator.controller.backups import Backups
 from orchestrator.controller.service import Controller
 from orchestrator.controller.settings import Settings
 from orchestrator.model.clock import SystemClock
-from orchestrator.model.cluster import Backup
+from orchestrator.model.cluster import Backup, Site
 from orchestrator.model.errors import InputError
+from orchestrator.model.stack_facts import StackFacts
 from orchestrator.provision.aws import fleet
 from orchestrator.provision.aws.known import Accounts
+from orchestrator.provision.cloud import Clouds, Facts
 from orchestrator.store.open import open_store
 
 log = logging.getLogger("gangline.server")
@@ -84,12 +86,26 @@ def main(options: Options) -> int:
             host=options.settings.host or socket.gethostname(),
         )
         systemd = notify.of_this_process()
-        controller = Controller(store, SystemClock(), settings, systemd, fleet.access())
+        accounts = Accounts(options.state)
+        controller = Controller(store, SystemClock(), settings, systemd, _clouds(accounts))
         if tls is not None:
             tls = _with_authority(tls, options.state)
         unix_path = Path(options.unix_path) if options.unix_path else options.state.absolute() / SOCKET
-        uvloop.run(_serve(controller, options.state, tcp, unix_path, tls, systemd))
+        uvloop.run(_serve(controller, options.state, tcp, unix_path, tls, systemd, accounts))
     return 0
+
+
+def _clouds(accounts: Accounts) -> tuple[Clouds, Facts]:
+    """The clouds of aws sites. What their stacks have written is kept for the joins of fixed nodes."""
+    clouds, facts = fleet.access()
+
+    def kept(cluster: str, uid: str, site: Site) -> StackFacts | None:
+        found = facts(cluster, uid, site)
+        if found is not None:
+            accounts.keep(found)
+        return found
+
+    return clouds, kept
 
 
 def _tls(options: Options) -> listen.Tls | None:
@@ -121,6 +137,7 @@ async def _serve(
     unix_path: Path,
     tls: listen.Tls | None,
     systemd: notify.Notify,
+    accounts: Accounts,
 ) -> None:
     await controller.start()
     epoch = controller.view.epoch
@@ -142,7 +159,7 @@ async def _serve(
                 log.info("the admin's token is in %s", state / bootstrap.ADMIN_TOKEN)
 
         try:
-            await run_server(controller, tcp, unix, tls, ready, Accounts(state))
+            await run_server(controller, tcp, unix, tls, ready, accounts)
         finally:
             copying.cancel()
             bootstrap.remove_endpoint(state, epoch)

@@ -394,12 +394,14 @@ def render(file: str, out: str) -> None:
 @click.option(
     "--yes", "name", default="", metavar="NAME", help="The cluster's name, instead of being asked for it."
 )
+@options.consent
 @options.skip
 @options.controller
-def destroy(file: str, name: str) -> int:
+def destroy(file: str, name: str, consents: tuple[str, ...]) -> int:
     """Let all hosts of a cluster go; their data stays.
 
-    They are drained by the policy of each pool, their agents are stopped, and they are forgotten. The ledger stays.
+    They are drained by the policy of each pool, their agents are stopped, and they are forgotten. What was bought is
+    ended; storage that was made is kept unless it is named by --consent storage/NAME. The ledger stays.
     """
     from orchestrator.cli.changing import commit_of, look_without_nodes, read
 
@@ -413,7 +415,7 @@ def destroy(file: str, name: str) -> int:
     if given != spec.name:
         raise Refused("destroy.not-agreed", "nothing was changed", f"give --yes {spec.name}")
     try:
-        code = carry_out(look_without_nodes(file, client), client, commit_of(file), yes=True)
+        code = carry_out(look_without_nodes(file, client, consents), client, commit_of(file), yes=True)
         if spec.controller.host:
             note(
                 hosting.how_to_stop(spec.controller.host, "the controller runs on, since it keeps the ledger")

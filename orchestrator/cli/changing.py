@@ -26,6 +26,7 @@ from orchestrator.model.host import Desired, PoolDesired, Sight
 from orchestrator.model.installed import CA_FILE
 
 if TYPE_CHECKING:
+    from orchestrator.cli.stacking import Account
     from orchestrator.client import Client
     from orchestrator.model.apply import HostResult, Outcome
     from orchestrator.model.change import ChangeSet, PlanStep
@@ -78,18 +79,19 @@ def means_of(spec: ClusterSpec, state: Path, recorded: Recorded | None = None) -
     from orchestrator.planning.desired import Resolved, desired
     from orchestrator.planning.desired_controller import PORT
     from orchestrator.planning.digest import digest_of
+    from orchestrator.planning.stacks import aws_sites
     from orchestrator.provision import certificates
     from orchestrator.provision.metal import archive
 
     pools = metal_pools(spec)
-    if not pools:
+    if not pools and not aws_sites(spec):
         return Means("", Resolved("", "", "", __version__), ())
     hosting.check_place(spec)
     url = spec.controller.address
     if not url:
         raise InputError(
             "apply.no-address",
-            "hosts of metal sites must be able to call the controller, and the file does not say where it is",
+            "nodes elsewhere must be able to call the controller, and the file does not say where it is",
             f"add controller: {{address: https://THIS-MACHINE:{PORT}}}",
             "controller.address",
         )
@@ -353,6 +355,7 @@ class Look:
     plan: ChangeSet
     only: frozenset[str] = frozenset()
     hosted: Hosted | None = None
+    account: Account | None = None
 
 
 def read(file: str) -> ClusterSpec:
@@ -370,12 +373,23 @@ def look(file: str, client: Client | None, **how: Any) -> Look:
     return look_at(read(file), client, **how)
 
 
-def look_without_nodes(file: str, client: Client) -> Look:
-    """The plan of a cluster that lets all its hosts go; nothing else of it changes."""
+def look_without_nodes(file: str, client: Client, consents: Sequence[str] = ()) -> Look:
+    """The plan of a cluster that lets all its hosts go, and ends all that it has in the cloud; nothing else of it
+    changes."""
+    from orchestrator.cli.stacking import Account, sites_of
+    from orchestrator.planning.stacks import ending
+
     spec = read(file)
-    leaving = {pool.name for pool in metal_pools(spec)}
-    pools = tuple(replace(pool, nodes=()) if pool.name in leaving else pool for pool in spec.pools)
-    return look_at(replace(spec, pools=pools), client, see=False)
+    found = look_at(ending(spec).kept, client, see=False)
+    gone = ending(spec)
+    agreed = options.listed(consents)
+    account = Account(gone.rest, spec, found.state, client, consents=agreed)
+    sites = sites_of(account)
+    bought: dict[str, list[str]] = {}
+    for node in client.nodes():
+        bought.setdefault(node.pool, []).append(node.name)
+    made = replace(found.plan, steps=(*found.plan.steps, *gone.steps(sites, bought)))
+    return replace(found, plan=made, account=account)
 
 
 def look_at(
@@ -391,9 +405,12 @@ def look_at(
 ) -> Look:
     """The same for a spec that was read already. `host_keys`: hosts whose present key is to be believed; `defer`: put
     off what only this version of Gangline wants."""
+    from orchestrator.cli import stacking
     from orchestrator.cli.looking import View, view_of
+    from orchestrator.cli.stacking import Account
     from orchestrator.planning.hosted import with_controller
     from orchestrator.planning.plan import plan
+    from orchestrator.planning.stacks import Around, with_stacks
     from orchestrator.planning.world import Choices, Observed
 
     state = state_of(spec)
@@ -410,22 +427,28 @@ def look_at(
     ):
         note(f"{accepted.host}: its key is {accepted.now} from now on; before: {accepted.before or 'none'}")
     seen = view_of(spec, state, means, recorded, only) if see else View()
+    workload, now_us = workload_of(client), SystemClock().now_us()
+    choices = Choices(agreed, defer, only=only)
     made = plan(
         spec,
         recorded,
         Observed(seen.nodes, looked=see),
         known_catalog(),
-        workload_of(client),
-        SystemClock().now_us(),
+        workload,
+        now_us,
         means.resolved,
-        Choices(agreed, defer, only=only),
+        choices,
     )
+    account = Account(spec, recorded.spec, state, client, consents=agreed)
+    if see and not only:
+        around = Around(spec, recorded, workload, choices, now_us)
+        made = with_stacks(made, around, stacking.sights(account))
     if seen.controller is not None:
         made = with_controller(made, seen.controller, seen.hosted.desired if seen.hosted else Desired(()))
     tell_needless(agreed, made)
     if full:
         made = replace(made, steps=_with_full_run(spec, made, only))
-    return Look(spec, state, means, recorded, made, only, seen.hosted)
+    return Look(spec, state, means, recorded, made, only, seen.hosted, account)
 
 
 def _with_full_run(spec: ClusterSpec, made: ChangeSet, only: frozenset[str]) -> tuple[PlanStep, ...]:
@@ -454,6 +477,7 @@ def applier(
     found: Look, client: Client, commit: str, tell: Callable[[str], None], reboot_s: int = 0
 ) -> Applier:
     """What carries the plan out. `reboot_s`: for a host to be back after a reboot, if not as long as usual."""
+    from orchestrator.cli import stacking
     from orchestrator.model.cluster import Identity
     from orchestrator.planning.desired import let_go
     from orchestrator.planning.world import with_left
@@ -472,7 +496,9 @@ def applier(
     acting = Acting(progress_of(tell), leaving, old, reboot_s)
     hosts = hosts_for(found.spec, found.state, found.means, desired, acting, hosted=found.hosted)
     desk = ClientDesk(client, found.spec, found.plan.desired, commit)
-    return Applier(found.spec, desk, Sites(hosts), tell, SystemClock(), only=found.only, before=old)
+    account = replace(found.account, commit=commit) if found.account is not None else None
+    stacks = stacking.Stacks(account, tell) if account is not None else None
+    return Applier(found.spec, desk, Sites(hosts, stacks), tell, SystemClock(), only=found.only, before=old)
 
 
 def progress_of(tell: Callable[[str], None]) -> Callable[[Progress], None]:

@@ -16,9 +16,11 @@ from orchestrator.cli.change_cmd import DIFFERS, PARTLY, client_or_none
 from orchestrator.cli.session import current, note
 from orchestrator.cli.text import fold_names, plural, safe
 from orchestrator.cli.verbs import Example, verb
+from orchestrator.model.stack_sight import StackOp, short_kind
 
 if TYPE_CHECKING:
     from orchestrator.model.host import Sight
+    from orchestrator.model.stack_sight import StackSight
 
 
 @verb(
@@ -41,19 +43,23 @@ def drift(file: str, limit: str | None) -> int:
     Exit code 0: none differs; 3: some do; 4: none does, but some could not be looked at. `gangline apply` puts them
     right; what is to stay goes into the file (the report says where).
     """
-    from orchestrator.cli.looking import drift_of
+    from orchestrator.cli.looking import drift_of, stack_drift_of
 
-    sights = drift_of(file, client_or_none(file), limit)
+    client = client_or_none(file)
+    sights = drift_of(file, client, limit)
+    stacks = stack_drift_of(file, client) if limit is None else ()
     if current().output == "json":
-        _drift_json(sights)
+        _drift_json(sights, stacks)
     else:
         _drift_text(sights)
-    if any(sight.drift for sight in sights):
+        _stacks_text(stacks)
+    if any(sight.drift for sight in sights) or any(one.drift for one in stacks):
         return DIFFERS
-    return PARTLY if any(not sight.checked for sight in sights) else 0
+    unseen = any(not sight.checked for sight in sights) or any(one.error for one in stacks)
+    return PARTLY if unseen else 0
 
 
-def _drift_json(sights: list[Sight]) -> None:
+def _drift_json(sights: list[Sight], stacks: tuple[StackSight, ...]) -> None:
     from orchestrator.cli.output import to_json
     from orchestrator.model.codec import encode
 
@@ -61,8 +67,22 @@ def _drift_json(sights: list[Sight]) -> None:
         "apiVersion": "gangline/v1",
         "kind": "DriftList",
         "items": [encode(sight) for sight in sights],
+        "stacks": [encode(one) for one in stacks],
     }
     sys.stdout.write(to_json(document) + "\n")
+
+
+def _stacks_text(stacks: tuple[StackSight, ...]) -> None:
+    """One line for each resource that somebody has changed or taken away."""
+    for one in stacks:
+        if one.error:
+            note(f"site {one.site}: not looked at: {safe('; '.join(filter(None, (one.error, one.hint))))}")
+            continue
+        for row in one.drift:
+            what = "is gone" if row.op is StackOp.DELETE else f"differs: {', '.join(row.paths)}"
+            sys.stdout.write(safe(f"site {one.site}: {short_kind(row.kind)} {row.name} {what}") + "\n")
+        count = len(one.drift)
+        note(f"site {one.site} looked at, {plural(count, 'resource') if count else 'nothing'} differs")
 
 
 def _drift_text(sights: list[Sight]) -> None:
@@ -84,6 +104,8 @@ def _drift_text(sights: list[Sight]) -> None:
     for sight in sights:
         if not sight.checked:
             note(f"{sight.host}: not looked at: {safe('; '.join(filter(None, (sight.error, sight.hint))))}")
+    if not sights:
+        return
     seen = sum(sight.checked for sight in sights)
     bad = sum(bool(sight.drift) for sight in sights)
     revert = "; `gangline apply` reverts what differs" if bad else ""

@@ -20,8 +20,7 @@ import click
 
 from orchestrator.cli import hosting, options, paths
 from orchestrator.cli.arguments import PATIENCE
-from orchestrator.cli.known import known_catalog
-from orchestrator.cli.session import current, note
+from orchestrator.cli.session import note
 from orchestrator.cli.verbs import Example, verb
 from orchestrator.model.errors import GanglineError, InputError, NotFound, Unavailable
 
@@ -68,7 +67,8 @@ def up(file: str, timeout: int, yes: bool, **choices: Any) -> int:
     """Bring a cluster up: controller, nodes, ready.
 
     Nodes of `local` sites are played by this machine: one agent each, GPUs real where there are any, else emulated.
-    Hosts of `metal` sites are looked at over SSH, and what differs from the file is put right, as by `gangline apply`.
+    Hosts of `metal` sites are looked at over SSH, `aws` sites by Pulumi, and what differs from the file is put right,
+    as by `gangline apply`.
     The controller and local agents run on in the background; `gangline down` stops them. Running it again changes what
     differs and starts what has died. Exit code 4: some nodes are not ready yet; run it again.
     """
@@ -100,22 +100,10 @@ def _metal(spec: ClusterSpec, file: str, context: Context, *, yes: bool, **choic
 
 
 def read_cluster(file: str) -> ClusterSpec:
-    """The checked spec in a file, if this machine can bring it up."""
-    from orchestrator.model.cluster import SiteKind
-    from orchestrator.spec import InvalidDocument, load_cluster
+    """The checked spec in a file."""
+    from orchestrator.cli.changing import read
 
-    loaded = load_cluster(file, current().skip, known_catalog())
-    if loaded.cluster is None:
-        raise InvalidDocument(loaded.errors)
-    for site in loaded.cluster.sites:
-        if site.kind not in (SiteKind.LOCAL, SiteKind.METAL):
-            raise InputError(
-                "up.site-kind",
-                f"sites[{site.name}] is of kind {site.kind}, and `up` acts on local and metal sites only so far",
-                f"`gangline validate` checks sites of kind {site.kind} already",
-                file,
-            )
-    return loaded.cluster
+    return read(file)
 
 
 class Bringing:
@@ -131,7 +119,7 @@ class Bringing:
         self._began = time.monotonic()
         self.state = paths.private_folder(state_folder(spec))
         self._site: LocalSite = LocalSite(self.state)
-        self.hosts = any(spec.site_of(pool).kind is SiteKind.METAL for pool in spec.pools)
+        self.hosts = any(spec.site_of(pool).kind is not SiteKind.LOCAL for pool in spec.pools)
         self.plays = any(spec.site_of(pool).kind is SiteKind.LOCAL for pool in spec.pools)
 
     def _say(self, text: str) -> None:

@@ -20,6 +20,7 @@ from orchestrator.model.host import Sight
 if TYPE_CHECKING:
     from orchestrator.client import Client
     from orchestrator.model.cluster import ClusterSpec
+    from orchestrator.model.stack_sight import StackSight
     from orchestrator.planning.world import Recorded
     from orchestrator.provision.metal.render import Hosted
 
@@ -67,6 +68,14 @@ def drift_of(file: str, client: Client | None, limit: str | None) -> list[Sight]
         replace(one, drift=(*own.drift, *one.drift)) if one.host == own.host else one for one in view.nodes
     ]
     return both if any(one.host == own.host for one in both) else [own, *both]
+
+
+def stack_drift_of(file: str, client: Client | None) -> tuple[StackSight, ...]:
+    """What differs on aws sites from what their stacks have recorded."""
+    from orchestrator.cli.stacking import Account, drifts
+
+    spec = read(file)
+    return drifts(Account(spec, None, state_of(spec), client))
 
 
 def probed(file: str) -> list[tuple[Sight, str, bool]]:

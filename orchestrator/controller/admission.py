@@ -20,7 +20,12 @@ from orchestrator.model.errors import Refused
 
 def admit(desk: Desk, command: commands.AdmitInstance) -> commands.Admitted:
     """The node that waits for the instance gets its token; one that it had before is worth nothing from now on."""
-    node = _node(desk.state, command)
+    try:
+        node = _node(desk.state, command)
+    except Refused:
+        if desk.elastic is not None:
+            desk.elastic.doubt_facts(desk)
+        raise
     tokens = list(desk.state.tokens.values())
     if any(token.instance == command.instance and token.key != command.key for token in tokens):
         raise Refused(
@@ -56,4 +61,5 @@ def _node(state: State, command: commands.AdmitInstance) -> Node:
 
 def launched_node(state: State, instance: str) -> str:
     """The node that a recorded launch has the instance for; empty for none."""
-    return ""
+    fleet = state.fleets.get(state.instances.get(instance, ""))
+    return next((one.node for one in fleet.instances if one.id == instance), "") if fleet is not None else ""

@@ -58,6 +58,7 @@ PASS_EVERY_US = 2 * SECOND  # over capacity, when nothing else stirs: times of r
 LOOK_BUSY_S = 10  # between looks while something comes or goes
 LOOK_CALM_S = 60
 FACTS_S = 60  # between readings of a stack's facts
+DOUBT_S = 10  # the same, where somebody claims to be newer than they are
 END_AGAIN_S = (
     60  # until an instance that still exists is told to end once more; doubled by each failure to tell
 )
@@ -302,6 +303,13 @@ class Elastic:
             fleet.asked or any(one.releasing_us or not one.proved_us for one in fleet.instances)
             for fleet in mine
         )
+
+    def doubt_facts(self, desk: Desk) -> None:
+        """An instance has come that nobody waits for: the stacks may have made it since their facts were read."""
+        now_us = desk.clock.monotonic_us()
+        for known in self.sites.values():
+            if known.facts_us and _past(now_us, known.facts_us, DOUBT_S):
+                known.facts_us = 0
 
     # --- answers --------------------------------------------------------------------------------------------
 
@@ -558,12 +566,13 @@ def elastic_sites(desk: Desk) -> list[Site]:
 
 
 def _sites_of_interest(desk: Desk) -> list[Site]:
-    """Where something is bought, or still exists."""
+    """Where something is bought or kept, or still exists."""
     cluster = desk.state.cluster
     if cluster is None:
         return []
     names = {fleet.intent.site: True for fleet in desk.state.fleets.values()}
-    names.update((site.name, True) for site in elastic_sites(desk))
+    aws = [site.name for site in cluster.sites if site.kind is SiteKind.AWS]
+    names.update((pool.site, True) for pool in cluster.pools if pool.site in aws)
     return [site for site in cluster.sites if site.name in names]
 
 

@@ -24,7 +24,7 @@ from orchestrator.ledger import events
 from orchestrator.ledger.records import Job, Node, Token
 from orchestrator.model.attempt import EndCause, JobState
 from orchestrator.model.clock import SECOND
-from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.cluster import ClusterSpec, SiteKind
 from orchestrator.model.errors import Conflict, InputError, NotFound, Refused, Unauthenticated, Unavailable
 from orchestrator.model.node import Mark, MarkKind
 from orchestrator.model.reasons import Reason
@@ -174,7 +174,7 @@ def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
         desk.writer.everything_touched = True
         for node in desk.state.nodes.values():
             acceptance.accept(desk, node)
-    if command.uid or capacity.elastic_sites(desk):
+    if command.uid or any(site.kind is SiteKind.AWS for site in command.spec.sites):
         capacity.name_cluster(desk, commands.NameCluster(command.by, command.uid))
 
 

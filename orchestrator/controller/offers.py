@@ -15,7 +15,7 @@ from orchestrator.model.capacity import Offer, OfferingKey, Shape
 from orchestrator.model.catalog import Catalog, InstanceType
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import ClusterSpec, Market, Offering, Pool, Site, SiteKind
-from orchestrator.model.prices import negotiated, quote
+from orchestrator.model.prices import quote
 
 # What an operating system sees of an instance's memory: the hypervisor, the kernel and firmware keep the rest.
 USABLE_MILLI = 930
@@ -54,20 +54,18 @@ def shape_of(pool: Pool, known: InstanceType) -> Shape:
 
 
 def price_of(catalog: Catalog, site: Site, name: str, offering: Offering, now_us: int) -> int | None:
-    """Micro-dollars an hour as budgets count them: a spot price may rise to its bound while a node runs, so the bound
-    counts; None where neither price nor bound is known, or the price is above the bound."""
+    """Micro-dollars an hour as budgets count them: old prices dearer than they say (model.prices). A spot price may
+    rise to its bound while a node runs, so the bound counts; None where neither price nor bound is known, or what the
+    source says is above the bound."""
     bound = offering.max_microusd_per_hour
     if offering.market is Market.CAPACITY_BLOCK:
         return bound  # paid beforehand
-    spot = offering.market is Market.SPOT
-    if spot and (own := negotiated(site, name, Market.SPOT)):
-        return bound or own
-    # Without a bound AWS charges the on-demand price at most.
-    found = quote(catalog, site, name, Market.ON_DEMAND if spot else offering.market, now_us)
-    listed = found.microusd_per_hour if found is not None else None
-    if spot:
-        return bound or listed
-    return None if listed is not None and bound and listed > bound else listed or bound or None
+    known = quote(catalog, site, name, offering.market, now_us)
+    if offering.market is Market.SPOT:  # without a bound AWS charges the on-demand price at most
+        return bound or (known.microusd_per_hour if known is not None else None)
+    if known is None:
+        return bound or None
+    return None if bound and known.listed > bound else known.microusd_per_hour
 
 
 def policy_of(spec: ClusterSpec, catalog: Catalog, blocked: Mapping[str, str], now_us: int) -> Policy:

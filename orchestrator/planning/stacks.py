@@ -11,7 +11,7 @@ before them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.model.change import (
@@ -247,3 +247,46 @@ def _effects(steps: Iterable[PlanStep], around: Around) -> Iterator[WorkEffect]:
         if names:
             step = drained[names[0]]
             yield fate_of(job, names, step, pools[step.pool].update.drain, around.now_us)
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A cluster on its way out. `kept`: what the controller records, without a node; `rest`: without any aws site."""
+
+    spec: ClusterSpec
+    kept: ClusterSpec
+    rest: ClusterSpec
+
+    def steps(self, sites: Sequence[str], nodes: Mapping[str, Sequence[str]]) -> Iterator[PlanStep]:
+        """Work leaves the bought nodes (by pool) as their pools say; then each site is ended, if all work has left."""
+        for site in sites:
+            gone: tuple[str, ...] = ()
+            for pool in self.spec.pools:
+                names = tuple(nodes.get(pool.name, ())) if pool.site == site else ()
+                gone += names
+                for kind in (StepKind.CORDON, StepKind.DRAIN) if names else ():
+                    place = f"stack.{site}.{pool.name}.1.{kind}"
+                    yield PlanStep(place, kind, "the cluster ends", pool.name, names, batch=1)
+            yield PlanStep(f"stack.{site}", StepKind.STACK, "the cluster ends", site=site, nodes=gone)
+
+
+def ending(spec: ClusterSpec) -> Ending:
+    """Of the whole cluster: listed nodes go, bought ones are given back as soon as nothing runs on them."""
+    aws = aws_sites(spec)
+    kept = replace(spec, pools=tuple(_emptied(spec, pool) for pool in spec.pools))
+    rest = replace(
+        spec,
+        sites=tuple(site for site in spec.sites if site.name not in aws),
+        pools=tuple(pool for pool in spec.pools if pool.site not in aws),
+    )
+    return Ending(spec, kept, rest)
+
+
+def _emptied(spec: ClusterSpec, pool: Pool) -> Pool:
+    if spec.site_of(pool).kind is SiteKind.LOCAL:
+        return pool
+    size = replace(pool.size, min=0, max=0, idle_s=0) if pool.size is not None else None
+    return replace(pool, nodes=(), size=size)

@@ -160,6 +160,10 @@ class Recorded(Answer):
     desired: list[dict[str, Any]] = Field(description="What is to be had, by digest.")
     nodes: dict[str, str] = Field(description="Digest of what each host was last seen to have; empty: never.")
     hosts: dict[str, dict[str, Any]] = Field(description="What a probe read of each host.")
+    uid: str = Field("", description="What marks all that the cluster has at a cloud; empty: nothing yet.")
+    ca_sha256: str = Field(
+        "", description="Of the authority that bought nodes trust the controller by; may be empty."
+    )
 
 
 class Record(Answer):

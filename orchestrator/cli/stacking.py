@@ -1,0 +1,320 @@
+"""The aws sites of a cluster, as plans and applies meet them: what Pulumi would do, doing it, what differs there.
+
+Comes in: a checked spec, what was recorded, the controller's answers. Goes out: a `StackSight` for each site, and
+`Stacks` for `provision.applying`. Called by: changing (plans, applies), looking (drift), change_cmd (destroy).
+
+Pulumi, its engine and AWS are met inside the functions that need them: whoever has no aws site pays for none of it.
+A site that left the file is ended by the record alone, as it was recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.cli.known import known_catalog
+from orchestrator.cli.session import current
+from orchestrator.cli.text import fold_names
+from orchestrator.model.apply import HostResult
+from orchestrator.model.errors import GanglineError, InputError, Refused, Unavailable
+from orchestrator.model.stack_sight import StackOp, StackRow, StackSight, short_kind
+
+if TYPE_CHECKING:
+    from orchestrator.client import Client
+    from orchestrator.model.cluster import ClusterSpec, Pool
+    from orchestrator.provision.aws.changes import ResourceChange
+    from orchestrator.provision.aws.inputs import SiteInputs
+    from orchestrator.provision.aws.stack import SiteStack
+
+UNNAMED = "0" * 12  # the uid in plans of a cluster that no controller has named yet: nothing has that mark
+INSTANCE = "aws:ec2/instance:Instance"
+CONSENT = "storage/"
+GIVEN_BACK_S = 900  # for the controller to have given back what it bought: large instances end slowly
+LOOK_S = 2.0  # between two looks at what is still there
+AT_ONCE = 4  # sites that are looked at side by side
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What all sites of one plan share. `before`: the recorded spec, which has sites that leave. `client`: who is asked
+    for the cluster's uid and authority, each time anew: the first apply makes them. None: there is no controller."""
+
+    spec: ClusterSpec
+    before: ClusterSpec | None
+    state: Path
+    client: Client | None = None
+    commit: str = ""
+    consents: tuple[str, ...] = ()
+
+
+def sites_of(account: Account) -> tuple[str, ...]:
+    """The aws sites of the file, and those that it had and has no more."""
+    from orchestrator.planning.stacks import aws_sites
+
+    before = aws_sites(account.before) if account.before is not None else ()
+    return tuple(dict.fromkeys((*aws_sites(account.spec), *before)))
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What marks the cluster's things, and the SHA-256 of the authority that its nodes trust (empty: the system's)."""
+
+    uid: str = UNNAMED
+    ca_sha256: str = ""
+
+
+def named(account: Account) -> Named:
+    """What the controller says; UNNAMED where there is none yet."""
+    if account.client is None:
+        return Named()
+    found = account.client.recorded()
+    return Named(found.uid or UNNAMED, found.ca_sha256)
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+def sights(account: Account, *, drift: bool = True) -> tuple[StackSight, ...]:
+    """What Pulumi would do on each site, what somebody else did there, what live checks say. Changes nothing."""
+    names = sites_of(account)
+    if not names:
+        return ()
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="site") as pool:
+        return tuple(pool.map(lambda name: _sight(account, name, drift), names))
+
+
+def drifts(account: Account) -> tuple[StackSight, ...]:
+    """What somebody else did on each site of the file to what its stack has."""
+    names = [name for name in sites_of(account) if _stays(account, name)]
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="site") as pool:
+        return tuple(pool.map(lambda name: _drift(account, name), names))
+
+
+def _drift(account: Account, name: str) -> StackSight:
+    try:
+        found = _stack(account, name, leased=False).drift()
+    except GanglineError as error:
+        return StackSight(name, error=_words(error), hint=error.hint)
+    return StackSight(name, drift=_rows(account, found))
+
+
+def _sight(account: Account, name: str, drift: bool) -> StackSight:
+    """A place in the file that means nothing is a fault; what can't be reached now is only not seen."""
+    try:
+        return _looked(account, name, drift)
+    except (InputError, Refused) as error:
+        return StackSight(name, faults=(_words(error),))
+    except GanglineError as error:
+        return StackSight(name, error=_words(error), hint=error.hint)
+
+
+def _words(error: GanglineError) -> str:
+    return f"{error.path}: {error.message}" if error.path else error.message
+
+
+def _looked(account: Account, name: str, drift: bool) -> StackSight:
+    if not _stays(account, name):
+        rows = _stack(account, name, leased=False).preview_destroy(_released(account))
+        return StackSight(name, _rows(account, rows))
+    inputs = _inputs(account, name)
+    warnings, faults = _live(account, name, inputs)
+    stack = _stack(account, name, leased=False)
+    rows = stack.preview(inputs)
+    found = stack.drift() if drift and inputs.facts is not None else ()
+    return StackSight(
+        name,
+        _rows(account, rows),
+        _rows(account, found),
+        warnings=warnings,
+        faults=faults,
+        spec=inputs.facts.spec if inputs.facts is not None else "",
+    )
+
+
+def _stays(account: Account, name: str) -> bool:
+    return any(site.name == name for site in account.spec.sites)
+
+
+def _rows(account: Account, changes: Iterable[ResourceChange]) -> tuple[StackRow, ...]:
+    specs = [one for one in (account.before, account.spec) if one is not None]
+    fixed = {name for spec in specs for pool in spec.pools for name in pool.nodes}
+    return tuple(
+        StackRow(
+            StackOp.DELETE if one.op == "forget" else StackOp(one.op),
+            one.type,
+            one.name,
+            one.paths,
+            data=one.protected and one.op in ("delete", "replace"),
+            node=one.name if one.type == INSTANCE and one.name in fixed else "",
+        )
+        for one in changes
+    )
+
+
+def _live(account: Account, name: str, inputs: SiteInputs) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Warnings and faults of the live checks."""
+    from orchestrator.model.clock import SystemClock
+    from orchestrator.model.findings import Severity
+    from orchestrator.provision.aws import live
+
+    found = live.check(
+        account.spec,
+        name,
+        inputs.facts,
+        inputs.catalog,
+        live.clients(),
+        SystemClock().now_us(),
+        current().skip,
+    )
+    said = [(one.severity is Severity.ERROR, _finding(one)) for one in found]
+    return tuple(text for fault, text in said if not fault), tuple(text for fault, text in said if fault)
+
+
+def _finding(found: Any) -> str:
+    hint = f"; {found.hint}" if found.hint else ""
+    return f"{found.place}: {found.words}{hint} [{found.name}]"
+
+
+# --- what a run is made of -------------------------------------------------------------------------------------------
+
+
+def _inputs(account: Account, name: str) -> SiteInputs:
+    from orchestrator.provision.aws.boot import boot_of, user_data
+    from orchestrator.provision.aws.lookups import look_up
+
+    cluster = named(account)
+    found = look_up(account.spec, name, cluster.uid, known_catalog())
+
+    def boot(pool: Pool, node: str) -> str:
+        return user_data(boot_of(account.spec, pool, cluster.ca_sha256, node))
+
+    return replace(found, commit=account.commit, boot=boot, released=_released(account))
+
+
+def _released(account: Account) -> frozenset[str]:
+    """Names of storages that people let go."""
+    return frozenset(one.removeprefix(CONSENT) for one in account.consents if one.startswith(CONSENT))
+
+
+def _stack(account: Account, name: str, *, leased: bool) -> SiteStack:
+    from orchestrator.provision.aws import engine
+    from orchestrator.provision.aws.stack import SiteStack
+
+    spec = account.spec if _stays(account, name) or account.before is None else account.before
+    return SiteStack(spec, name, account.state, _engine(engine, account.state), leased)
+
+
+def _engine(engine: Any, state: Path) -> Any:
+    """Pulumi's program. Its own files are the person's, unless GANGLINE_HOME moves all."""
+    home = state / "pulumi" if os.environ.get("GANGLINE_HOME") else None
+    return engine.find(home)
+
+
+# --- acting ----------------------------------------------------------------------------------------------------------
+
+
+class Stacks:
+    """`provision.applying.Stacks`: brings one site to what the file says, or ends one that left it."""
+
+    def __init__(self, account: Account, tell: Callable[[str], None]) -> None:
+        self._account = account
+        self._tell = tell
+
+    def bring(self, site: str, held: frozenset[str]) -> HostResult:
+        """One result for the site; what failed is told in words."""
+        try:
+            changed = self._bring(site, held)
+        except GanglineError as error:
+            hint = f"; {error.hint}" if error.hint else ""
+            return HostResult(site, ok=False, error=_words(error) + hint)
+        return HostResult(site, ok=True, changed=changed)
+
+    def _bring(self, site: str, held: frozenset[str]) -> int:
+        account = self._account
+        stack = _stack(account, site, leased=True)
+        if not _stays(account, site):
+            return self._end(site, stack, held)
+        inputs = replace(_inputs(account, site), held=held)
+        if inputs.uid == UNNAMED:
+            raise Unavailable(
+                "apply.no-uid", "the controller has not named the cluster", "run it again, with this version"
+            )
+        stack.refresh(self._progress(site))
+        done = stack.up(inputs, self._progress(site))
+        for name in done.adopted:
+            self._tell(f"{site}: {name} was made by a run that was killed, and is taken over")
+        return len(done.changes)
+
+    def _end(self, site: str, stack: SiteStack, held: frozenset[str]) -> int:
+        """By the record alone: first what the controller gives back, then the stack, then what nobody knows of."""
+        if held:
+            raise Refused(
+                "destroy.work",
+                f"work has not left {fold_names(sorted(held))}",
+                "run it again when it is over",
+            )
+        self._given_back(site, stack)
+        done = stack.destroy(self._progress(site), _released(self._account))
+        for one in stack.left():
+            self._tell(
+                f"{site}: {_kind(one)} {one.name} is kept: it holds data, or such a thing stands in it"
+            )
+        self._swept(site)
+        return len(done.changes)
+
+    def _given_back(self, site: str, stack: SiteStack) -> None:
+        """Until the controller has given back what it bought; what the stack has itself goes with it."""
+        facts = stack.facts()
+        fixed = {one.instance for one in facts.fixed} | {facts.controller} if facts is not None else set()
+        end = time.monotonic() + GIVEN_BACK_S
+        while left := [one for one in _instances(self._account, site) if one not in fixed]:
+            if time.monotonic() > end:
+                self._tell(f"{site}: {', '.join(left)} still there after {GIVEN_BACK_S} s: ended from here")
+                return
+            time.sleep(LOOK_S)
+
+    def _swept(self, site: str) -> None:
+        """Instances with the cluster's mark that are still there: nothing of the cluster is to run on."""
+        left = _instances(self._account, site)
+        if not left:
+            return
+        _cloud(self._account, site).terminate(tuple(left))
+        end = time.monotonic() + GIVEN_BACK_S
+        while (left := _instances(self._account, site)) and time.monotonic() < end:
+            time.sleep(LOOK_S)
+        if left:
+            raise Unavailable(
+                "destroy.left", f"{', '.join(left)} would not end", "run it again, and look into the account"
+            )
+
+    def _progress(self, site: str) -> Callable[[ResourceChange, bool], None]:
+        def one(change: ResourceChange, done: bool) -> None:
+            if done:
+                self._tell(f"{site}: {change.op} {change.name}")
+
+        return one
+
+
+def _kind(change: ResourceChange) -> str:
+    return short_kind(change.type)
+
+
+def _cloud(account: Account, site: str) -> Any:
+    from orchestrator.provision.aws import fleet
+
+    spec = account.spec if _stays(account, site) or account.before is None else account.before
+    return fleet.cloud_of(spec.site(site))
+
+
+def _instances(account: Account, site: str) -> list[str]:
+    """Instances of the cluster in the site's region that are not gone."""
+    from orchestrator.model.capacity import CloudState
+
+    uid = named(account).uid
+    found = _cloud(account, site).describe(uid) if uid != UNNAMED else ()
+    return [one.id for one in found if one.state is not CloudState.GONE]
