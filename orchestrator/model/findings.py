@@ -36,9 +36,9 @@ class Severity(Word):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that a look says. `check` is its name for `--skip`, `place` a path in the file."""
+    """One thing that a look says. `name` is the look's, as `--skip` takes it, `place` a path in the file."""
 
-    check: str
+    name: str
     severity: Severity
     place: str
     words: str

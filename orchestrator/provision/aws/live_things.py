@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from orchestrator.model.cluster import DEFAULT_ROOT_VOLUME, Market, Pool
+from orchestrator.model.capacity import Intent, OfferingKey, Shape
+from orchestrator.model.cluster import DEFAULT_ROOT_VOLUME, Pool
 from orchestrator.model.findings import Finding, Severity
 from orchestrator.model.stack_facts import TemplateFact
+from orchestrator.provision.aws import fleet
 from orchestrator.provision.aws.live_asks import (
     DENIED,
     Bought,
@@ -27,7 +29,6 @@ GIB = 2**30
 ARCHITECTURE = "x86_64"  # of every type in the catalog
 ANYWHERE = "0.0.0.0/0"
 SSM = "ssm:"
-CAPACITY_TYPES = {Market.SPOT: "spot", Market.CAPACITY_BLOCK: "capacity-block"}
 
 
 # --- the account -----------------------------------------------------------------------------------------------------
@@ -245,33 +246,42 @@ def launch(question: Question) -> Iterator[Finding]:
 
 
 def _launch(question: Question, one: Bought, template: TemplateFact) -> Iterator[Finding]:
-    try:
-        _dry_run(question, one, template)
-    except Exception as error:
-        code = code_of(error)
-        if code == "DryRunOperation":
-            return
-        if code in DENIED or not code:
-            raise
-        words = f"EC2 would refuse a launch of {template.type}: {message_of(error)} ({code})"
-        yield Finding("launch", Severity.ERROR, one.place, words, "apply would fail in the same way")
-
-
-def _dry_run(question: Question, one: Bought, template: TemplateFact) -> None:
-    """A fixed node is one instance of its template; elastic nodes are a fleet in one of the subnets."""
+    """The first refusal is told; those of other zones are alike as a rule."""
     ec2 = question.account.client("ec2")
-    wanted = {"LaunchTemplateId": template.id, "Version": str(template.version)}
+    for operation, asked in _requests(question, one, template):
+        try:
+            getattr(ec2, operation)(DryRun=True, **asked)
+        except Exception as error:
+            code = code_of(error)
+            if code == "DryRunOperation":
+                continue
+            if code in DENIED or not code:
+                raise
+            words = f"EC2 would refuse a launch of {template.type}: {message_of(error)} ({code})"
+            yield Finding("launch", Severity.ERROR, one.place, words, "apply would fail in the same way")
+            return
+
+
+def _requests(
+    question: Question, one: Bought, template: TemplateFact
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A fixed node is one instance of its template; elastic nodes are the fleet that the controller would ask for, in
+    each zone."""
     if one.pool.nodes:
-        ec2.run_instances(DryRun=True, MinCount=1, MaxCount=1, LaunchTemplate=wanted)
+        wanted = {"LaunchTemplateId": template.id, "Version": str(template.version)}
+        yield "run_instances", {"MinCount": 1, "MaxCount": 1, "LaunchTemplate": wanted}
         return
-    subnets = question.subnet_ids()
-    overrides = [{"InstanceType": one.type, "SubnetId": subnets[zone]} for zone in sorted(subnets)]
-    ec2.create_fleet(
-        DryRun=True,
-        Type="instant",
-        LaunchTemplateConfigs=[{"LaunchTemplateSpecification": wanted, "Overrides": overrides}],
-        TargetCapacitySpecification={
-            "TotalTargetCapacity": max(1, bounds(one.pool)[0]),
-            "DefaultTargetCapacityType": CAPACITY_TYPES.get(one.offering.market, "on-demand"),
-        },
-    )
+    for zone in sorted(question.subnet_ids()):
+        yield "create_fleet", _fleet(question, one, zone)
+
+
+def _fleet(question: Question, one: Bought, zone: str) -> dict[str, Any]:
+    """The request for the pool's least size, or for one node, without the token that makes it happen once."""
+    assert question.facts is not None
+    key = OfferingKey(one.pool.name, one.type, str(one.offering.market), zone, one.offering.reservation)
+    nodes = tuple(f"{one.pool.name}-{number}" for number in range(max(1, bounds(one.pool)[0])))
+    bound = one.offering.max_microusd_per_hour
+    intent = Intent("intent-0", question.site.name, key, nodes, 0, Shape(0, 0, 0), max_price=bound)
+    asked = fleet.request(intent, question.facts)
+    del asked["ClientToken"]
+    return asked

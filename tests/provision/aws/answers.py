@@ -7,7 +7,7 @@ models check every request. Called by: tests of the live checks. Any thread may 
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Lock
+from threading import Lock, local
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +28,7 @@ class Answers:
     def __init__(self, **answers: Answer) -> None:
         self.answers: dict[str, Answer] = dict(answers)
         self.asked: list[tuple[str, dict[str, Any]]] = []
+        self._mine = local()
 
     def __call__(self, service: str, region: str) -> Any:
         """A client of a service, which sends nothing."""
@@ -43,11 +44,12 @@ class Answers:
 
     def _note(self, params: dict[str, Any], model: Any, **_: Any) -> None:
         self.asked.append((model.name, params))
+        self._mine.request = params
 
     def _answer(self, model: Any, **_: Any) -> tuple[Any, dict[str, Any]]:
         found = self.answers.get(model.name, "UnauthorizedOperation")
         if callable(found):
-            found = found(self.requests(model.name)[-1])
+            found = found(self._mine.request)  # a client asks and is answered in one thread
         if isinstance(found, str):
             error = {"Code": found, "Message": f"{found} was\n answered."}
             return SimpleNamespace(status_code=400), {"Error": error, "ResponseMetadata": {}}

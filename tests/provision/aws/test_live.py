@@ -30,7 +30,7 @@ from orchestrator.model.cluster import (
 )
 from orchestrator.model.findings import LIVE_CHECKS, Finding, Severity
 from orchestrator.model.prices import microseconds
-from orchestrator.model.stack_facts import FixedFact, StackFacts, TemplateFact
+from orchestrator.model.stack_facts import FixedFact, StackFacts, SubnetFact, TemplateFact
 from orchestrator.provision.aws import live
 from orchestrator.provision.aws.live_room import quota_of
 from tests.provision.aws.answers import Answers
@@ -57,6 +57,7 @@ def cluster(*offerings: Offering, low: int = 2, high: int = 4, **site: Any) -> C
 
 FACTS = StackFacts(
     "c", UID, "use1", "us-east-1", "123456789012", "digest",
+    subnets=(SubnetFact("us-east-1a", "subnet-a"), SubnetFact("us-east-1b", "subnet-b")),
     templates=(TemplateFact("burst", "p5.48xlarge", "lt-1", 3, "ami-1"),),
 )  # fmt: skip
 
@@ -519,7 +520,7 @@ def test_a_limit_that_nobody_raised_is_the_one_of_all_accounts() -> None:
         GetServiceQuota="NoSuchResourceException",
         GetAWSDefaultServiceQuota={"Quota": {"Value": 0.0}},
     )
-    assert [one.check for one in found] == ["quota"]
+    assert [one.name for one in found] == ["quota"]
 
 
 @pytest.mark.parametrize(
@@ -553,15 +554,19 @@ def test_the_launch_is_asked_with_the_template_and_all_subnets(offering: Offerin
 
     live.check(cluster(offering, low=3), "use1", FACTS, catalog.load(), account, NOW)
 
-    (request,) = account.requests("CreateFleet")
-    assert request["DryRun"] is True
-    (config,) = request["LaunchTemplateConfigs"]
-    assert config["LaunchTemplateSpecification"] == {"LaunchTemplateId": "lt-1", "Version": "3"}
-    assert [one["SubnetId"] for one in config["Overrides"]] == ["subnet-a", "subnet-b"]
-    assert request["TargetCapacitySpecification"] == {
-        "TotalTargetCapacity": 3,
-        "DefaultTargetCapacityType": kind,
-    }
+    requests = account.requests("CreateFleet")
+    assert [one["DryRun"] for one in requests] == [True, True]
+    assert not [one for one in requests if UID in one["ClientToken"]]  # not the token of a launch to come
+    overrides = []
+    for one in requests:
+        (config,) = one["LaunchTemplateConfigs"]
+        assert config["LaunchTemplateSpecification"] == {"LaunchTemplateId": "lt-1", "Version": "3"}
+        overrides += config["Overrides"]
+        assert one["TargetCapacitySpecification"] == {
+            "TotalTargetCapacity": 3,
+            "DefaultTargetCapacityType": kind,
+        }
+    assert [one["SubnetId"] for one in overrides] == ["subnet-a", "subnet-b"]
 
 
 def test_fixed_nodes_are_asked_one_by_one() -> None:
@@ -616,7 +621,7 @@ def test_a_right_that_is_missing_is_named_and_nothing_counts_as_passed(operation
 
     found = look(cluster(RESERVED), facts, **refused)
 
-    unchecked = [one for one in found if one.check == check]
+    unchecked = [one for one in found if one.name == check]
     assert [one.severity for one in unchecked] == [Severity.UNCHECKED]
     assert unchecked[0].words.endswith(f"these credentials may not call {operation}")
     assert unchecked[0].hint == f"`--skip {check}` leaves it out"
@@ -627,7 +632,7 @@ def test_without_credentials_nothing_else_is_asked() -> None:
 
     (found,) = live.check(cluster(), "use1", None, catalog.load(), account, NOW)
 
-    assert (found.check, found.severity, found.place) == ("credentials", Severity.ERROR, "sites[use1].region")
+    assert (found.name, found.severity, found.place) == ("credentials", Severity.ERROR, "sites[use1].region")
     assert "ExpiredToken" in found.words
     assert [name for name, _ in account.asked] == ["GetCallerIdentity"]
 
@@ -662,8 +667,8 @@ def test_a_look_is_left_out_by_name(name: str) -> None:
         **broken,
     )
 
-    assert name not in {one.check for one in skipped}
-    assert {one.check for one in only} == {name}
+    assert name not in {one.name for one in skipped}
+    assert {one.name for one in only} == {name}
 
 
 def test_nobody_waits_longer_than_the_deadline() -> None:

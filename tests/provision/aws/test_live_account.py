@@ -30,7 +30,7 @@ from orchestrator.model.cluster import (
 )
 from orchestrator.model.findings import Finding, Severity
 from orchestrator.model.prices import microseconds
-from orchestrator.model.stack_facts import StackFacts, TemplateFact
+from orchestrator.model.stack_facts import StackFacts, SubnetFact, TemplateFact
 from orchestrator.provision.aws import live
 
 pytestmark = pytest.mark.system
@@ -82,7 +82,10 @@ class Ground:
     def facts(self) -> StackFacts:
         """What an earlier apply left."""
         template = TemplateFact("burst", "p5.48xlarge", self.template, 1, self.image)
-        return StackFacts("c", "uid", "use1", "us-east-1", self.account, "digest", templates=(template,))
+        subnets = tuple(SubnetFact(zone, name) for zone, name in self.subnets.items())
+        return StackFacts(
+            "c", "uid", "use1", "us-east-1", self.account, "digest", subnets=subnets, templates=(template,)
+        )
 
 
 @pytest.fixture
@@ -115,7 +118,7 @@ def test_what_the_account_lacks_is_found(aws: Any, ground: Ground) -> None:
 
     found = looked(ground, ground.spec(offering))
 
-    assert [(one.check, one.severity, one.place) for one in found] == [
+    assert [(one.name, one.severity, one.place) for one in found] == [
         ("quota", Severity.ERROR, "pools[burst].size.min"),
         ("types", Severity.WARNING, "pools[burst].offerings[0].type"),
     ]
@@ -134,7 +137,7 @@ def test_a_reservation_that_ended_is_found_and_only_where_the_file_names_it(aws:
     ground.ec2.cancel_capacity_reservation(CapacityReservationId=reservation)
 
     (found,) = looked(ground, ground.spec(reserved))
-    assert (found.check, found.words) == ("reservations", f"{reservation} is cancelled")
+    assert (found.name, found.words) == ("reservations", f"{reservation} is cancelled")
     assert looked(ground, ground.spec(P5)) == []
 
 
@@ -143,7 +146,7 @@ def test_what_must_not_be_asked_is_said(aws: Any, ground: Ground) -> None:
 
     (found,) = looked(ground, ground.spec(P5))
 
-    assert (found.check, found.severity) == ("images", Severity.UNCHECKED)
+    assert (found.name, found.severity) == ("images", Severity.UNCHECKED)
     assert found.words.endswith("these credentials may not call DescribeImages")
 
 
