@@ -41,6 +41,7 @@ COMPANIONS = {
     "fastapi": {"starlette"},
     "sqlalchemy": set[str](),
     "boto3": {"botocore"},
+    "pulumi": {"semver"},
 }
 
 

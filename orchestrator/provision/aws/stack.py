@@ -61,6 +61,7 @@ class SiteStack:
         self.name = f"{spec.name}-{site}"
         self._folder = folder / "stacks"
         self._work = self._folder / self.name
+        self._version = 3  # of the record's form; what was read last says it
         private_folder(self._work)
 
     # --- verbs -------------------------------------------------------------------------------------------------
@@ -170,31 +171,24 @@ class SiteStack:
 
         The names of what was taken. What was being deleted, changed or replaced needs nothing: the record has it.
         """
-        pending = [
-            one for one in self._deployment().get("pending_operations") or [] if one["type"] == "creating"
+        whole = self._deployment()
+        begun = [
+            one["resource"] for one in whole.get("pending_operations") or [] if one["type"] == "creating"
         ]
-        if not pending:
+        if not begun:
             return ()
-        found: dict[str, str] = {}
-        for one in pending:
-            resource = one["resource"]
-            if number := find(resource["type"], _name(resource["urn"])):
-                found[resource["urn"]] = number
-        options = [f"--import-pending-creates={part}" for pair in sorted(found.items()) for part in pair]
-        listener = Listener()
-        with self._running(listener, "settling a killed run") as stack:
-            if options:
-                self._refresh_by_hand(stack, options)
-            stack.refresh(
-                on_event=listener, color="never", clear_pending_creates=True, suppress_progress=True
-            )
-        return tuple(_name(urn) for urn in sorted(found))
-
-    def _refresh_by_hand(self, stack: automation.Stack, options: list[str]) -> None:
-        """A refresh with an option that the API has no argument for."""
-        workspace = stack.workspace
-        args = ["refresh", "--yes", "--skip-preview", "--stack", self.name, *options]
-        workspace.pulumi_command.run(args, str(self._work), dict(workspace.env_vars))
+        known = {one["urn"] for one in whole["resources"]}
+        found = {}
+        for one in begun:
+            if one["urn"] not in known and (number := find(one["type"], _name(one["urn"]))):
+                found[one["urn"]] = {**one, "id": number, "outputs": dict(one.get("inputs") or {})}
+        whole["resources"] = [*whole["resources"], *found.values()]
+        whole["pending_operations"] = []
+        self._write(whole, "settling a killed run")
+        if found:
+            with self._running(Listener(), "settling a killed run") as stack:
+                stack.refresh(target=sorted(found), color="never", suppress_progress=True)
+        return tuple(sorted(_name(urn) for urn in found))
 
     def _release(self, released: frozenset[str]) -> None:
         """Take the protection off what people let go: the engine goes by the record, not by the program, for what the
@@ -206,8 +200,7 @@ class SiteStack:
             return
         for one in held:
             one["protect"] = one["retainOnDelete"] = False
-        with self._running(Listener(), "releasing") as stack:
-            stack.import_stack(automation.Deployment(version=self._version, deployment=whole))
+        self._write(whole, "releasing")
 
     def _urns_held(self, inputs: SiteInputs) -> list[str] | None:
         """The held nodes in the record, with what they stand on that the file has no more."""
@@ -233,8 +226,12 @@ class SiteStack:
     def _deployment(self) -> dict[str, Any]:
         with self._running(Listener(), "reading the record") as stack:
             exported = stack.export_stack()
-        self._version = exported.version or 3
+        self._version = exported.version or self._version
         return dict(exported.deployment or {})
+
+    def _write(self, whole: dict[str, Any], what: str) -> None:
+        with self._running(Listener(), what) as stack:
+            stack.import_stack(automation.Deployment(version=self._version, deployment=whole))
 
     # --- running -----------------------------------------------------------------------------------------------
 

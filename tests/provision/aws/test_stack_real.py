@@ -335,7 +335,7 @@ def test_capacity_error_is_in_words(bench: Bench) -> None:
 
 
 def test_plan_of_a_hundred_nodes_takes_seconds(bench: Bench) -> None:
-    """Bound: 10 s on two processors that are not busy with others; the figure is printed, and company allowed."""
+    """Bound: 10 s on two processors that are not busy with others. The figure is printed; the test allows for that."""
     text = bench.text.replace("nodes: [train-01, train-02, train-03]", 'nodes: "train-[001-100]"')
     began = time.monotonic()
 
