@@ -15,6 +15,7 @@ from orchestrator.model.capacity import Offer, OfferingKey, Shape
 from orchestrator.model.catalog import Catalog, InstanceType
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import ClusterSpec, Market, Offering, Pool, Site, SiteKind
+from orchestrator.model.prices import quote
 
 # What an operating system sees of an instance's memory: the hypervisor, the kernel and firmware keep the rest.
 USABLE_MILLI = 930
@@ -53,16 +54,19 @@ def shape_of(pool: Pool, known: InstanceType) -> Shape:
 
 
 def price_of(catalog: Catalog, site: Site, name: str, offering: Offering, now_us: int) -> int | None:
-    """Micro-dollars an hour as budgets count them: a spot price may rise to its bound while a node runs, so the bound
-    counts; None where neither price nor bound is known, or the price is above the bound."""
+    """Micro-dollars an hour as budgets count them, by `model.prices`, which takes old ones dearer than they say. A spot
+    price may rise to its bound while a node runs, without one to the price on demand, so that counts. None where
+    nobody knows a price, or it is listed above the bound."""
     bound = offering.max_microusd_per_hour
     if offering.market is Market.CAPACITY_BLOCK:
         return bound  # paid beforehand
-    known = catalog.instances.get(name)
-    listed = known.prices.get(site.region) if known is not None else None
-    if offering.market is Market.SPOT:
-        return bound or listed  # without a bound AWS charges the on-demand price at most
-    return None if listed is not None and bound and listed > bound else listed or bound or None
+    if offering.market is Market.SPOT and bound:
+        return bound
+    market = Market.ON_DEMAND if offering.market is Market.SPOT else offering.market
+    found = quote(catalog, site, name, market, now_us)
+    if found is None:
+        return bound or None
+    return None if 0 < bound < found.listed else found.microusd_per_hour
 
 
 def policy_of(spec: ClusterSpec, catalog: Catalog, blocked: Mapping[str, str], now_us: int) -> Policy:
