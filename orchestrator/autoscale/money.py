@@ -180,7 +180,8 @@ def job_ends_us(state: State, policy: Policy, pool: Pool, spec: JobSpec, now_us:
 
 
 def _idle_us(pool: Pool) -> int:
-    return (pool.size.idle_s if pool.size is not None else 0) * SECOND_US
+    """From the end of its work until a node is gone."""
+    return ((pool.size.idle_s if pool.size is not None else 0) + LEAVE_S) * SECOND_US
 
 
 def floor_of(pool: Pool) -> int:

@@ -54,18 +54,19 @@ def shape_of(pool: Pool, known: InstanceType) -> Shape:
 
 
 def price_of(catalog: Catalog, site: Site, name: str, offering: Offering, now_us: int) -> int | None:
-    """Micro-dollars an hour as budgets count them: old prices dearer than they say (model.prices). A spot price may
-    rise to its bound while a node runs, so the bound counts; None where neither price nor bound is known, or what the
-    source says is above the bound."""
+    """Micro-dollars an hour as budgets count them, by `model.prices`, which takes old ones dearer than they say. A spot
+    price may rise to its bound while a node runs, without one to the price on demand, so that counts. None where
+    nobody knows a price, or it is listed above the bound."""
     bound = offering.max_microusd_per_hour
     if offering.market is Market.CAPACITY_BLOCK:
         return bound  # paid beforehand
-    known = quote(catalog, site, name, offering.market, now_us)
-    if offering.market is Market.SPOT:  # without a bound AWS charges the on-demand price at most
-        return bound or (known.microusd_per_hour if known is not None else None)
-    if known is None:
+    if offering.market is Market.SPOT and bound:
+        return bound
+    market = Market.ON_DEMAND if offering.market is Market.SPOT else offering.market
+    found = quote(catalog, site, name, market, now_us)
+    if found is None:
         return bound or None
-    return None if bound and known.listed > bound else known.microusd_per_hour
+    return None if 0 < bound < found.listed else found.microusd_per_hour
 
 
 def policy_of(spec: ClusterSpec, catalog: Catalog, blocked: Mapping[str, str], now_us: int) -> Policy:

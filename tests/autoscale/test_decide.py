@@ -105,7 +105,7 @@ CASES: dict[str, Case] = {
         hybrid(elastic(), budgets=(budget(month=500),)),
     ),
     "a shorter job fits into the month": Case(
-        [job(nodes=1, gpus=8, time_limit_s=9 * HOUR_S)],
+        [job(nodes=1, gpus=8, time_limit_s=9 * HOUR_S)],  # and 40 minutes to boot, to idle and to leave
         [("on_demand", A, 1, 1)],
         {},
         hybrid(elastic(), budgets=(budget(month=500),)),

@@ -1,0 +1,134 @@
+"""The real cloud against an account: fleets that come whole, come short, time out after they launched, and go again.
+
+The account is the tests' own server (tests.aws), which checks each request against botocore's models and has what moto
+lacks: all or nothing, ClientToken, placement groups, capacity, connections that are cut.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from orchestrator.model.capacity import CloudState, ErrorClass, Intent, OfferingKey, Shape
+from orchestrator.model.cluster import Site, SiteKind
+from orchestrator.model.stack_facts import StackFacts, SubnetFact, TemplateFact
+from orchestrator.provision.aws import fleet
+from orchestrator.provision.cloud import LaunchError, Unanswered
+from tests.aws.moto_server import Account
+
+pytestmark = pytest.mark.system
+
+SITE = Site("use1", SiteKind.AWS, region="us-east-1", zones=("us-east-1a",))
+TYPE = "g5.xlarge"
+
+
+def facts_of(aws: Account) -> StackFacts:
+    """What a stack would have made, made by hand: a subnet and a launch template."""
+    ec2 = aws.client("ec2")
+    subnets = ec2.describe_subnets(Filters=[{"Name": "availability-zone", "Values": ["us-east-1a"]}])[
+        "Subnets"
+    ]
+    template = ec2.create_launch_template(
+        LaunchTemplateName="burst",
+        LaunchTemplateData={"ImageId": aws.image(), "InstanceType": TYPE},
+    )["LaunchTemplate"]
+    return StackFacts(
+        cluster="atlas",
+        uid="k3j9x0q2m5a7",
+        site="use1",
+        region="us-east-1",
+        account="123456789012",
+        spec="ab",
+        subnets=(SubnetFact("us-east-1a", subnets[0]["SubnetId"]),),
+        templates=(TemplateFact("burst", TYPE, template["LaunchTemplateId"], 1, "ami"),),
+    )
+
+
+def intent(number: int = 90, nodes: int = 4, market: str = "on_demand", **rest: Any) -> Intent:
+    key = OfferingKey("burst", TYPE, market, "us-east-1a")
+    names = tuple(f"burst-{each}" for each in range(1, nodes + 1))
+    return Intent(f"intent-{number}", "use1", key, names, 1_006_000, Shape(1, 4, 1), **rest)
+
+
+def alive(cloud: fleet.Ec2) -> list[str]:
+    return [one.id for one in cloud.describe("k3j9x0q2m5a7") if one.state is not CloudState.GONE]
+
+
+@pytest.mark.parametrize("market", ["on_demand", "spot"])
+def test_a_gang_comes_whole_and_goes_by_its_ids(aws: Account, market: str) -> None:
+    cloud, facts = fleet.cloud_of(SITE), facts_of(aws)
+    came = cloud.launch(intent(market=market, max_price=2_000_000), facts)
+    assert len(came) == 4
+    seen = cloud.describe("k3j9x0q2m5a7")
+    assert [one.id for one in sorted(seen, key=lambda one: one.id)] == [one.id for one in came]
+    assert {(one.intent, one.zone) for one in seen} == {("intent-90", "us-east-1a")}
+    assert all(one.address and one.launched_us for one in seen)
+    cloud.terminate(tuple(one.id for one in came))
+    assert alive(cloud) == []
+
+
+def test_capacity_for_three_of_four_leaves_nothing(aws: Account) -> None:
+    cloud, facts = fleet.cloud_of(SITE), facts_of(aws)
+    aws.room(3, type=TYPE, zone="us-east-1a", market="on_demand")
+    with pytest.raises(LaunchError) as caught:
+        cloud.launch(intent(), facts)
+    assert caught.value.fault is ErrorClass.CAPACITY
+    assert alive(cloud) == []
+    assert sum(bill["seconds"] for bill in aws.bills()) == 0
+
+
+def test_a_fleet_that_comes_short_is_ended(aws: Account) -> None:
+    cloud, facts = fleet.cloud_of(SITE), facts_of(aws)
+    aws.partial(3)
+    with pytest.raises(LaunchError) as caught:
+        cloud.launch(intent(), facts)
+    assert "3 of 4" in caught.value.words
+    assert alive(cloud) == []
+
+
+def test_a_call_that_timed_out_after_it_launched_finds_its_fleet_again(aws: Account) -> None:
+    cloud, facts = fleet.cloud_of(SITE), facts_of(aws)
+    aws.silent("CreateFleet", after=True)
+    with pytest.raises(Unanswered):
+        cloud.launch(intent(), facts)
+    found = alive(cloud)
+    assert len(found) == 4
+    assert [one.id for one in cloud.launch(intent(), facts)] == sorted(found)
+    assert sorted(alive(cloud)) == sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("InsufficientInstanceCapacity", ErrorClass.CAPACITY),
+        ("VcpuLimitExceeded", ErrorClass.QUOTA),
+        ("RequestLimitExceeded", ErrorClass.THROTTLING),
+        ("UnauthorizedOperation", ErrorClass.AUTH),
+    ],
+)
+def test_a_refused_call_has_its_class(aws: Account, code: str, fault: ErrorClass) -> None:
+    cloud, facts = fleet.cloud_of(SITE), facts_of(aws)
+    aws.fail(code, operation="CreateFleet")
+    with pytest.raises(LaunchError) as caught:
+        cloud.launch(intent(), facts)
+    assert caught.value.fault is fault
+
+
+def test_a_price_above_the_bound(aws: Account) -> None:
+    cloud, facts = fleet.cloud_of(SITE), facts_of(aws)
+    aws.spot_price(0.9, type=TYPE, zone="us-east-1a")
+    with pytest.raises(LaunchError) as caught:
+        cloud.launch(intent(market="spot", max_price=100_000), facts)
+    assert caught.value.fault is ErrorClass.PRICE
+    assert alive(cloud) == []
+
+
+def test_what_is_of_another_cluster_is_not_seen(aws: Account) -> None:
+    cloud, facts = fleet.cloud_of(SITE), facts_of(aws)
+    cloud.launch(intent(nodes=1), facts)
+    assert cloud.describe("another00000") == ()
+
+
+def test_facts_that_nobody_has_written_are_none(aws: Account) -> None:
+    assert fleet.facts_of("atlas", "k3j9x0q2m5a7", SITE) is None
