@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -291,7 +292,7 @@ def test_the_first_step_waits_for_its_controller(
             away["url"] = boot["url"]
 
     away = {**boot, "url": "https://127.0.0.1:1"}
-    monkeypatch.setattr(first.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     assert first.fetched(away)
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
     assert capsys.readouterr().out.count("no agent from https://127.0.0.1:1 yet: ") == 1
