@@ -18,6 +18,7 @@ from orchestrator.controller.commands import SyncReply
 from orchestrator.controller.settings import Settings
 from orchestrator.model.clock import SECOND, Clock
 from orchestrator.model.ids import AttemptId
+from orchestrator.model.instance import Ending
 from orchestrator.model.node import Contact
 from orchestrator.model.protocol import Desired, EndOrder, Phase, ReadRequest, SyncAnswer, SyncRequest
 
@@ -28,6 +29,11 @@ class _Noted(NamedTuple):
     boot_id: str
     outbox: str
     held: tuple[AttemptId, ...]
+    ending: Ending | None = None
+
+
+def _noted(request: SyncRequest) -> _Noted:
+    return _Noted(request.boot_id, request.outbox, request.held, request.ending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +114,12 @@ class Beats:
             return True
         if self._contacts.get(request.node) is not Contact.OK:
             return True
-        return self._noted.get(request.node) != _Noted(request.boot_id, request.outbox, request.held)
+        return self._noted.get(request.node) != _noted(request)
 
     def noted(self, request: SyncRequest, reply: SyncReply) -> None:
         """The core has seen it, and wants nothing more of it."""
         if not (reply.want_facts or reply.want_inventory or reply.over):
-            self._noted[request.node] = _Noted(request.boot_id, request.outbox, request.held)
+            self._noted[request.node] = _noted(request)
 
     def forget(self) -> None:
         """Let the core look at every node's next beat again."""

@@ -6,14 +6,15 @@ and a `SyncReply`. Called by: intake's table.
 
 from __future__ import annotations
 
-from orchestrator.controller import acceptance, recover, reports
+from orchestrator.controller import acceptance, instances, recover, reports
 from orchestrator.controller.commands import Sync, SyncReply
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Node
 from orchestrator.model.errors import NotFound
 from orchestrator.model.ids import AttemptId
-from orchestrator.model.node import Contact
+from orchestrator.model.instance import Ending, EndingKind
+from orchestrator.model.node import Contact, MarkKind
 from orchestrator.model.protocol import EventKind, SyncRequest
 
 
@@ -25,6 +26,8 @@ def handle(desk: Desk, command: Sync) -> SyncReply:
         raise NotFound("node.not-found", f"the cluster has no node {request.node}")
     _forget_spent(desk, node)
     _take_facts(desk, node, request)
+    if request.ending is not None:
+        _take_ending(desk, node, request.ending)
     for event in request.events:
         reports.take(desk, node, event)
     if request.inventory is not None:
@@ -68,6 +71,20 @@ def _take_facts(desk: Desk, node: Node, request: SyncRequest) -> None:
     elif node.contact is not Contact.OK and facts is not None:
         desk.writer.node(node.name, events.NodeContact(node.name, Contact.OK))
         desk.touch_jobs_on(node.name)
+
+
+def _take_ending(desk: Desk, node: Node, ending: Ending) -> None:
+    """Its cloud takes it back: work leaves in its own way, once, however often the node says so. A risk is no end."""
+    if ending.kind is not EndingKind.INTERRUPTION or not node.instance or node.releasing:
+        return
+    by = f"node:{node.name}"
+    at_us = ending.ends_us
+    if not any(
+        mark.kind is MarkKind.DRAINING and mark.by == by and mark.deadline_us == at_us for mark in node.marks
+    ):
+        instances.interrupt(
+            desk, node, at_us, f"its cloud takes it back ({ending.action or 'interruption'})", by
+        )
 
 
 def _forget_spent(desk: Desk, node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import os
 import signal
@@ -17,10 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.agent import dbus, device_nodes, hierarchies, layout, properties, scope, systemd
+from orchestrator.agent import closing, dbus, device_nodes, hierarchies, layout, properties, scope, systemd
 from orchestrator.agent.boxes import open_box
 from orchestrator.agent.outcome import Outcome
 from orchestrator.agent.plan import Box, Gpu, Limits, NodeContext, bare, build
+from orchestrator.agent.supervisor import Supervisor
 from orchestrator.model.codec import decode, encode
 from orchestrator.model.ids import AttemptId
 from tests.agent.running import launch_of
@@ -41,6 +43,66 @@ CONTEXT = NodeContext(
 
 def table_of(limits: Limits, *devices: str) -> dict[str, Any]:
     return {name: value for name, (_, value) in properties.of_unit(limits, 7, "what", devices)}
+
+
+def test_closed_addresses_are_denied_as_systemd_has_them() -> None:
+    denied = table_of(Limits(closed=closing.ADDRESSES))["IPAddressDeny"]
+    assert denied == [
+        (socket.AF_INET, bytes([169, 254, 169, 254]), 32),
+        (socket.AF_INET6, bytes.fromhex("fd000ec2000000000000000000000254"), 128),
+    ]
+    packed = dbus.encode("a(iayu)", (denied,))
+    assert dbus.decode("a(iayu)", packed) == (denied,)
+    assert "IPAddressDeny" not in table_of(Limits())
+
+
+@pytest.mark.parametrize(
+    ("error", "address", "reached"),
+    [
+        (None, "169.254.169.254", True),
+        (PermissionError(errno.EPERM, ""), "169.254.169.254", False),
+        (PermissionError(errno.EACCES, ""), "169.254.169.254", False),
+        (ConnectionRefusedError(errno.ECONNREFUSED, ""), "fd00:ec2::254", False),
+        (OSError(errno.ENETUNREACH, ""), "169.254.169.254", True),  # the network may come later
+        (OSError(errno.ENETUNREACH, ""), "fd00:ec2::254", False),  # there is no IPv6
+    ],
+)
+def test_only_a_refusal_shows_that_an_address_is_closed(
+    monkeypatch: pytest.MonkeyPatch, error: OSError | None, address: str, reached: bool
+) -> None:
+    class Sock:
+        def __enter__(self) -> Sock:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def sendto(self, _: bytes, to: tuple[str, int]) -> None:
+            assert to == (address, 9)
+            if error is not None:
+                raise error
+
+    monkeypatch.setattr(scope.socket, "socket", lambda *_: Sock())
+    assert scope.reaches(address) is reached
+
+
+@pytest.mark.parametrize("holds", ["unit", "nft", "ip", ""])
+def test_the_first_means_that_holds_is_taken_and_none_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], holds: str
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(closing, "_run", lambda rule: ran.append(rule[0][0][0]))
+    monkeypatch.setattr(closing, "_reached", lambda: holds not in ran)
+    found = closing.close(Supervisor("systemd", "p", closes=holds == "unit"), 1000)
+    wanted = {
+        "unit": (closing.Closed(closing.ADDRESSES), []),
+        "nft": (closing.NOTHING, ["nft"]),
+        "ip": (closing.NOTHING, ["nft", "ip"]),
+        "": (closing.Closed(unenforced=("metadata",)), ["nft", "ip"]),
+    }
+    assert (found, ran) == wanted[holds]
+    assert ("can reach its metadata service" in capsys.readouterr().err) is (holds == "")
 
 
 # --- from an allocation to properties ---------------------------------------------------------------------------

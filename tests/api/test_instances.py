@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.codec import encode
 from orchestrator.model.protocol import InstanceJoin, SyncRequest
 from orchestrator.model.stack_facts import FixedFact, StackFacts
+from orchestrator.provision.aws import first
 from orchestrator.provision.aws.known import Accounts
 from orchestrator.provision.certificates import ensure
 from orchestrator.provision.metal.archive import agent_archive
@@ -249,3 +251,48 @@ def test_the_archive_comes_without_a_token_and_says_its_sum(shared: Listening, t
 def test_whoever_has_it_gets_it_not_again(shared: Listening, tmp_path: Path) -> None:
     etag = f'"{agent_archive().sha256}"'
     assert fetch(shared, tmp_path, etag) == (304, b"", etag)
+
+
+@pytest.fixture
+def boot(shared: Listening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What a node's first step reads; it writes below the test's folder."""
+    monkeypatch.setattr(first, "CA", tmp_path / "etc" / "ca.pem")
+    monkeypatch.setattr(first, "ARCHIVE", tmp_path / "opt" / "agent.pyz")
+    pem = ca_of(shared).read_text()
+    return {"url": shared.url, "ca_sha256": hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()}
+
+
+def test_the_first_step_fetches_authority_and_archive_and_each_once(
+    shared: Listening, boot: dict[str, str]
+) -> None:
+    assert first.fetch(boot)
+    assert first.CA.read_bytes() == ca_of(shared).read_bytes()
+    assert first.ARCHIVE.read_bytes() == agent_archive().data
+    assert not first.fetch(boot), "it is here already"
+    first.ARCHIVE.write_bytes(b"an older one")
+    assert first.fetch(boot)
+
+
+def test_the_first_step_takes_nothing_from_a_controller_with_another_authority(boot: dict[str, str]) -> None:
+    with pytest.raises(OSError, match="does not have the pinned certificate authority"):
+        first.fetch({**boot, "ca_sha256": "0" * 64})
+    assert not first.CA.exists()
+    assert not first.ARCHIVE.exists()
+
+
+def test_the_first_step_waits_for_its_controller(
+    boot: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Longer each time, and the reason is said once."""
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 7:
+            away["url"] = boot["url"]
+
+    away = {**boot, "url": "https://127.0.0.1:1"}
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert first.fetched(away)
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+    assert capsys.readouterr().out.count("no agent from https://127.0.0.1:1 yet: ") == 1

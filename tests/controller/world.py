@@ -25,6 +25,7 @@ from orchestrator.model.clock import SECOND, ManualClock
 from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.codec import decode, encode
 from orchestrator.model.ids import AttemptId
+from orchestrator.model.instance import Ending
 from orchestrator.model.job import JobSpec, OnLost, Owner
 from orchestrator.model.protocol import (
     AgentEvent,
@@ -93,6 +94,7 @@ class ModelAgent:
     refuse: dict[int, str] = field(default_factory=dict)  # job -> why it can't be prepared here
     unkillable: bool = False
     heard_us: int = 0  # when it last had an answer, by the clock that leases run on
+    ending: Ending | None = None  # what its cloud has told it of its end
 
     def fence(self, now_us: int, lease_us: int) -> None:
         """Its lease ran out: jobs that chose `self_fence` end. (A process that can't be killed breaks that choice; the
@@ -115,6 +117,7 @@ class ModelAgent:
             seen=self.seen,
             facts=self.facts if self.tell_facts else None,
             inventory=self._inventory() if self.tell_inventory else None,
+            ending=self.ending,
         )
 
     def _inventory(self) -> tuple[Holding, ...]:
