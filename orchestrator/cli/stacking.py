@@ -22,7 +22,7 @@ from orchestrator.cli.session import current
 from orchestrator.cli.text import fold_names
 from orchestrator.model.apply import HostResult
 from orchestrator.model.errors import GanglineError, InputError, Refused, Unavailable
-from orchestrator.model.stack_sight import StackOp, StackRow, StackSight, short_kind
+from orchestrator.model.stack_sight import StackRow, StackSight, short_kind
 
 if TYPE_CHECKING:
     from orchestrator.client import Client
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from orchestrator.provision.aws.stack import SiteStack
 
 UNNAMED = "0" * 12  # the uid in plans of a cluster that no controller has named yet: nothing has that mark
-INSTANCE = "aws:ec2/instance:Instance"
 CONSENT = "storage/"
 GIVEN_BACK_S = 900  # for the controller to have given back what it bought: large instances end slowly
 LOOK_S = 2.0  # between two looks at what is still there
@@ -100,7 +99,7 @@ def _drift(account: Account, name: str) -> StackSight:
         found = _stack(account, name, leased=False).drift()
     except GanglineError as error:
         return StackSight(name, error=_words(error), hint=error.hint)
-    return StackSight(name, drift=_rows(account, found))
+    return StackSight(name, drift=_rows(found))
 
 
 def _sight(account: Account, name: str, drift: bool) -> StackSight:
@@ -120,40 +119,19 @@ def _words(error: GanglineError) -> str:
 def _looked(account: Account, name: str, drift: bool) -> StackSight:
     if not _stays(account, name):
         rows = _stack(account, name, leased=False).preview_destroy(_released(account))
-        return StackSight(name, _rows(account, rows))
+        return StackSight(name, _rows(rows))
     inputs = _inputs(account, name)
     warnings, faults = _live(account, name, inputs)
-    stack = _stack(account, name, leased=False)
-    rows = stack.preview(inputs)
-    found = stack.drift() if drift and inputs.facts is not None else ()
-    return StackSight(
-        name,
-        _rows(account, rows),
-        _rows(account, found),
-        warnings=warnings,
-        faults=faults,
-        spec=inputs.facts.spec if inputs.facts is not None else "",
-    )
+    found = _stack(account, name, leased=False).sight(inputs)
+    return replace(found, drift=found.drift if drift else (), warnings=warnings, faults=faults)
 
 
 def _stays(account: Account, name: str) -> bool:
     return any(site.name == name for site in account.spec.sites)
 
 
-def _rows(account: Account, changes: Iterable[ResourceChange]) -> tuple[StackRow, ...]:
-    specs = [one for one in (account.before, account.spec) if one is not None]
-    fixed = {name for spec in specs for pool in spec.pools for name in pool.nodes}
-    return tuple(
-        StackRow(
-            StackOp.DELETE if one.op == "forget" else StackOp(one.op),
-            one.type,
-            one.name,
-            one.paths,
-            data=one.protected and one.op in ("delete", "replace"),
-            node=one.name if one.type == INSTANCE and one.name in fixed else "",
-        )
-        for one in changes
-    )
+def _rows(changes: Iterable[ResourceChange]) -> tuple[StackRow, ...]:
+    return tuple(one.row() for one in changes)
 
 
 def _live(account: Account, name: str, inputs: SiteInputs) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -245,7 +223,7 @@ class Stacks:
                 "apply.no-uid", "the controller has not named the cluster", "run it again, with this version"
             )
         stack.refresh(self._progress(site))
-        done = stack.up(inputs, self._progress(site))
+        done = stack.up(inputs, self._progress(site), _found_again(inputs))
         for name in done.adopted:
             self._tell(f"{site}: {name} was made by a run that was killed, and is taken over")
         return len(done.changes)
@@ -298,6 +276,13 @@ class Stacks:
                 self._tell(f"{site}: {change.op} {change.name}")
 
         return one
+
+
+def _found_again(inputs: SiteInputs) -> Callable[[str, str], str]:
+    """What a killed run had begun to make, by its marks in the account."""
+    from orchestrator.provision.aws.adopt import of_site
+
+    return of_site(inputs)
 
 
 def _kind(change: ResourceChange) -> str:

@@ -103,13 +103,13 @@ def _what_counts(sight: StackSight) -> list[object]:
 def _changes(sight: StackSight, plan: ChangeSet, around: Around) -> Iterator[Change]:
     """What an earlier apply left undone, resources that somebody changed by hand, and those that this version wants
     otherwise for the very same file."""
-    if sight.rows and not _brought(sight, around) and not _by_file(plan):
+    if _behind(sight, around) and not _by_file(plan):
         yield Change(
             path=f"stack[{sight.site}]",
             kind=ChangeKind.CHANGED,
             cls=UpdateClass.CONTROLLER,
             source=Source.SPEC,
-            old=_counts(sight),
+            old=_counts(sight) or "of another file",
             new="as the file says",
             why="the file was recorded, and the site was not brought to it yet",
         )
@@ -129,6 +129,12 @@ def _brought(sight: StackSight, around: Around) -> bool:
     """Whether the stack was last brought to what this very file says of it."""
     known = {site.name for site in around.wanted.sites}
     return sight.site in known and sight.spec == stack_digest(around.wanted, sight.site)
+
+
+def _behind(sight: StackSight, around: Around) -> bool:
+    """Whether the stack is not what the file says of it; also where nothing but its facts has to follow."""
+    stays = any(site.name == sight.site for site in around.wanted.sites)
+    return not sight.error and (not _brought(sight, around) if stays else bool(sight.rows))
 
 
 def _own(sight: StackSight, around: Around) -> tuple[StackRow, ...]:
@@ -179,12 +185,12 @@ def _blockers(sight: StackSight, choices: Choices) -> Iterator[str]:
 
 def _steps(sight: StackSight, around: Around) -> Iterator[PlanStep]:
     """All but fixed nodes with work first; then those, pool by pool and batch by batch."""
-    if sight.error or not (sight.rows or sight.drift):
+    if sight.error or not (sight.rows or sight.drift or _behind(sight, around)):
         return
     ended = {row.node: row.op for row in sight.rows if row.node and row.op in GONE}
     batches = list(_batches(ended, around))
     new = tuple(row.node for row in sight.rows if row.node and row.op is StackOp.CREATE)
-    why = _counts(sight)
+    why = _counts(sight) or "its facts follow the file"
     yield PlanStep(f"stack.{sight.site}", StepKind.STACK, why, site=sight.site, nodes=new)
     yield from _accepted(f"stack.{sight.site}", new, 0, around)
     for number, (pool, names) in enumerate(batches, start=1):

@@ -126,6 +126,10 @@ SCENES = (
         told=False,
     ),
     Scene(
+        "only the facts have to follow",
+        f"record: record\nstack: stack\n{MINE}",
+    ),
+    Scene(
         "somebody's hand",
         f"""
         stack[use1].Vpc[vpc]: tags -> as the file says [in-place] (drift)

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import boto3
 from botocore.exceptions import ClientError
 
 from orchestrator.provision.aws import facts
+from orchestrator.provision.aws.inputs import SiteInputs
 from orchestrator.provision.aws.marks import NODE, UID, Marks
 from orchestrator.provision.aws.security import IAM_ROLE_NAME
 
@@ -29,6 +31,13 @@ _TAGGED = {
     "VpcEndpoint": "vpce-",
 }
 _ALIVE = ["pending", "running", "stopping", "stopped"]
+
+
+def of_site(inputs: SiteInputs) -> Callable[[str, str], str]:
+    """The same with the session that boto3 makes of the environment."""
+    site = inputs.site
+    marks = Marks(inputs.uid, inputs.spec.name, site.name, site.tags)
+    return by_marks(boto3.session.Session(region_name=site.region), marks)
 
 
 def by_marks(session: Any, marks: Marks) -> Callable[[str, str], str]:

@@ -6,6 +6,7 @@ tests beside this file. No engine, no socket: the program runs in this thread an
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -163,6 +164,9 @@ def pinned(words: str) -> str:
 def declare(inputs: SiteInputs) -> Site:
     """Run the program; its errors come out as they are."""
     site = Site()
+    asyncio.set_event_loop(
+        asyncio.new_event_loop()
+    )  # Pulumi takes the thread's, which another test may have ended
     pulumi.runtime.set_mocks(_Answers(), project="gangline", stack="dev", monitor=_Monitor(site))
 
     pulumi.runtime.test(lambda: program.declare(inputs))()  # type: ignore[no-untyped-call]
