@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.model.change import ChangeKind, UpdateClass
-from orchestrator.model.cluster import ClusterSpec, Emulate, Pool, SiteKind, Storage
+from orchestrator.model.cluster import ClusterSpec, Emulate, Pool, SiteKind, Storage, StorageKind
 from orchestrator.model.written import Effect
 from orchestrator.planning.compare import Case
 from orchestrator.planning.desired import HEAVY_PACKAGES
@@ -89,6 +89,15 @@ def _had_folders(judged: Judged) -> bool:
     return storage is not None and storage.per_job and judged.case.kind is not ChangeKind.ADDED
 
 
+def _was_made(judged: Judged) -> bool:
+    """By Gangline, and it is not any more what it was."""
+    old: Storage | None = judged.case.rows[0].old
+    new: Storage | None = judged.case.rows[0].new
+    if old is None or old.kind not in MADE or old.source:
+        return False
+    return new is None or (new.kind, new.source) != (old.kind, old.source)
+
+
 def _purges(judged: Judged) -> bool:
     storage: Storage | None = judged.case.rows[0].old
     return storage is not None and judged.case.new is True
@@ -137,6 +146,8 @@ def _storage_consent(judged: Judged) -> str:
     return f"storage/{judged.case.rows[0].old.name}"
 
 
+MADE = (StorageKind.FSX, StorageKind.EFS)
+REFUSED = UpdateClass.REFUSED
 CONTROLLER, IN_PLACE = UpdateClass.CONTROLLER, UpdateClass.IN_PLACE
 RECONFIGURE, REPLACE = UpdateClass.RECONFIGURE, UpdateClass.REPLACE
 DESTROYS = UpdateClass.DESTROYS
@@ -154,6 +165,19 @@ RULES: tuple[Rule, ...] = (
         _had_folders,
         Effect(DESTROYS, "the folders of jobs are given up where they are: no job finds them again"),
         _storage_consent,
+    ),
+    Rule(
+        ("storage", "storage[].kind", "storage[].source"),
+        _was_made,
+        Effect(DESTROYS, "the file system that was made for it is deleted, with all that is in it"),
+        _storage_consent,
+    ),
+    Rule(
+        ("storage[].size",),
+        _less,
+        Effect(
+            REFUSED, "a file system never shrinks", "give the old size back, or add a smaller one beside it"
+        ),
     ),
     Rule(
         ("storage[].sites",),

@@ -64,6 +64,43 @@ SCENES = (
         """,
     ),
     Scene(
+        "a file system that was made goes",
+        new={"storage[fast]": GONE},
+        want="""
+        storage[fast]: {kind: fsx, path: /… -> - [destroys-data] consent storage/fast
+        record: record
+        blocked: storage[fast]
+        """,
+    ),
+    Scene(
+        "a file system becomes one that people keep",
+        new={
+            "storage[fast]": {
+                "name": "fast",
+                "kind": "fsx",
+                "path": "/fast",
+                "source": "fs-01234567",
+                "sites": ["use1"],
+            }
+        },
+        want="""
+        storage[fast].source: - -> fs-01234567 [destroys-data] consent storage/fast
+        storage[fast].size: 4800GiB -> - [in-place]
+        storage[fast].throughput: 250 -> - [in-place]
+        record: record
+        blocked: storage[fast].source
+        """,
+    ),
+    Scene(
+        "a file system is to shrink",
+        new={"storage[fast].size": "2400GiB"},
+        want="""
+        storage[fast].size: 4800GiB -> 2400GiB [refused]
+        record: record
+        blocked: storage[fast].size
+        """,
+    ),
+    Scene(
         "a pool of fixed nodes goes",
         new={"pools[fixed]": GONE},
         want="""

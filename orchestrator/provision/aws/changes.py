@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pulumi.automation import EngineEvent, OpType, StepEventMetadata
 
 from orchestrator.model.base import Word
-from orchestrator.model.errors import GanglineError, Unavailable
+from orchestrator.model.errors import GanglineError, Refused, Unavailable
 from orchestrator.model.stack_sight import StackOp, StackRow
 
 
@@ -136,15 +136,12 @@ def plain(text: str) -> str:
 _OTHER_PHRASE = (
     "give the one that the stack was made with by PULUMI_CONFIG_PASSPHRASE, or name a key: `stack.secrets`"
 )
+HELD = r"is protected|cannot be deleted|state unprotect"
 _HINTS: tuple[tuple[str, str], ...] = (
     (r"incorrect passphrase|passphrase must be set", _OTHER_PHRASE),
     (
         r"resource plugin|find plugin|load plugin",
         "`pulumi plugin install resource aws` fetches what is missing",
-    ),
-    (
-        r"is protected|cannot be deleted",
-        "it holds data: release it by name to let it go, or put it into the file again",
     ),
     (r"[Cc]apacity", "AWS has none of it now: try again later, or name another type or zone"),
     (r"LimitExceeded|VcpuLimit|quota", "ask AWS for a higher quota, or want less"),
@@ -161,7 +158,8 @@ _HINTS: tuple[tuple[str, str], ...] = (
 
 
 def failed(listener: Listener, words: str, what: str) -> GanglineError:
-    """The error of a run that failed: the first resource that failed, why, and what to do; never a traceback.
+    """The error of a run that failed: the first resource that failed, why, and what to do; never a traceback. Refused
+    where that resource holds data, and nobody has released it.
 
     `words` is the engine's whole output, for where it named no resource; `what` the verb.
     """
@@ -173,6 +171,10 @@ def failed(listener: Listener, words: str, what: str) -> GanglineError:
     urn, text = (named or listener.errors or [("", _last_words(words))])[0]
     name = urn.rpartition("::")[2]
     place = f"{_kind(urn)} {name}: " if urn else ""
+    if re.search(HELD, text):
+        why = f"{_kind(urn)} {name} holds data and would be deleted, with all that is in it"
+        hint = f"release it by name (storage/{name}), or put it into the file again"
+        return Refused("aws.holds-data", why, hint, name)
     reason = _reason(text)
     more = len({one for one, _ in named}) - 1
     also = f" (and {more} more)" if more > 0 else ""

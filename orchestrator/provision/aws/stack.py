@@ -21,7 +21,7 @@ from pulumi.automation.errors import CommandError, ConcurrentUpdateError
 
 from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.codec import decode
-from orchestrator.model.errors import Conflict, GanglineError
+from orchestrator.model.errors import Conflict, GanglineError, Refused
 from orchestrator.model.stack_facts import StackFacts
 from orchestrator.model.stack_sight import StackOp, StackRow, StackSight
 from orchestrator.provision.aws import program
@@ -69,17 +69,27 @@ class SiteStack:
     def sight(self, inputs: SiteInputs) -> StackSight:
         """What a plan has to know of the site: what `up` would do, and what somebody did to what the stack has.
 
-        Errors are in the sight, in words, and are not raised.
+        Errors are in the sight, in words, and are not raised; but for Refused: what holds data would be deleted.
         """
         brought = inputs.facts.spec if inputs.facts is not None else ""
         try:
             rows = tuple(one.row() for one in self.preview(inputs))
             drift = tuple(one.row() for one in self.drift()) if inputs.facts is not None else ()
+        except Refused as error:
+            if error.path not in inputs.released:
+                raise
+            # The engine goes by the record until `up` releases it, and looks no further than this.
+            return StackSight(inputs.site_name, tuple(self._as_deleted(error.path)), spec=brought)
         except GanglineError as error:
             return StackSight(inputs.site_name, error=error.message, hint=error.hint, spec=brought)
         return StackSight(
             inputs.site_name, tuple(one for one in rows if not _follows(one)), drift, spec=brought
         )
+
+    def _as_deleted(self, name: str) -> Iterator[StackRow]:
+        for one in self._resources():
+            if _name(one["urn"]) == name and one.get("custom"):
+                yield StackRow(StackOp.DELETE, one["type"], name, data=True)
 
     def preview(self, inputs: SiteInputs) -> tuple[ResourceChange, ...]:
         """What `up` would do; changes nothing. Raises GanglineError."""
