@@ -82,7 +82,7 @@ def test_only_a_refusal_shows_that_an_address_is_closed(
             if error is not None:
                 raise error
 
-    monkeypatch.setattr(scope.socket, "socket", lambda *_: Sock())
+    monkeypatch.setattr("orchestrator.agent.scope.socket.socket", lambda *_: Sock())
     assert scope.reaches(address) is reached
 
 

@@ -164,10 +164,13 @@ def pinned(words: str) -> str:
 def declare(inputs: SiteInputs) -> Site:
     """Run the program; its errors come out as they are."""
     site = Site()
-    asyncio.set_event_loop(
-        asyncio.new_event_loop()
-    )  # Pulumi takes the thread's, which another test may have ended
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)  # Pulumi takes the thread's, which another test may have ended
     pulumi.runtime.set_mocks(_Answers(), project="gangline", stack="dev", monitor=_Monitor(site))
 
-    pulumi.runtime.test(lambda: program.declare(inputs))()  # type: ignore[no-untyped-call]
+    try:
+        pulumi.runtime.test(lambda: program.declare(inputs))()  # type: ignore[no-untyped-call]
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
     return site
