@@ -18,10 +18,9 @@ from orchestrator.model.capacity import CloudInstance, CloudState, ErrorClass, I
 from orchestrator.model.cluster import Market, Site
 from orchestrator.model.stack_facts import StackFacts, TemplateFact
 from orchestrator.provision.aws import faults
+from orchestrator.provision.aws.marks import CLUSTER, INTENT, NODES, POOL, SITE, UID
 from orchestrator.provision.cloud import Clouds, Facts, LaunchError, Unanswered
 
-UID, CLUSTER, SITE, POOL = "gangline:uid", "gangline:cluster", "gangline:site", "gangline:pool"
-INTENT, NODES = "gangline:intent", "gangline:nodes"
 TAG_LENGTH = 256  # EC2's bound for a tag's value
 # CreateFleet of type instant answers when all is started or refused: a minute or two for large gangs.
 LAUNCH_READ_S, READ_S, CONNECT_S = 180, 60, 10

@@ -14,12 +14,12 @@ from orchestrator.model.catalog import Catalog
 from orchestrator.model.cluster import ClusterSpec, Offering, Pool, Site
 from orchestrator.model.findings import Finding, Severity
 from orchestrator.model.stack_facts import StackFacts
+from orchestrator.provision.aws.marks import SITE, UID
 
 Client = Any
 Clients = Callable[[str, str], Client]  # service and region -> a boto3 client
 T = TypeVar("T")
 DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthFailure")
-UID_TAG, SITE_TAG = "gangline:uid", "gangline:site"
 RUNNING = ["pending", "running", "stopping", "stopped"]
 
 
@@ -136,7 +136,7 @@ class Question:
         if self.facts is None:
             return False
         tags = {one["Key"]: one["Value"] for one in instance.get("Tags", [])}
-        return (tags.get(UID_TAG), tags.get(SITE_TAG)) == (self.facts.uid, self.site.name)
+        return (tags.get(UID), tags.get(SITE)) == (self.facts.uid, self.site.name)
 
     def unchecked(self, check: str, words: str) -> Finding:
         """The finding of a check that could not look."""

@@ -1,7 +1,7 @@
 """What everything of one aws site is known by: its tags, and the names that AWS wants of some kinds of things.
 
 Comes in: names of the spec and the cluster's uid. Goes out: tags and names, the same for the same words. Called by: all
-components of the program.
+components of the program, fleet, live_asks.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from dataclasses import dataclass
 
 UID, CLUSTER, SITE = "gangline:uid", "gangline:cluster", "gangline:site"
 POOL, NODE = "gangline:pool", "gangline:node"
+INTENT, NODES = (
+    "gangline:intent",
+    "gangline:nodes",
+)  # of what the controller launches: one fleet, several nodes
 
 
 @dataclass(frozen=True, slots=True)
