@@ -17,7 +17,7 @@ from orchestrator.model.cluster_words import (
     Market,
     PlacementGroup,
 )
-from orchestrator.model.written import Effect, Form, entries, identity, leaf, members, part, rows
+from orchestrator.model.written import Effect, Form, covered, entries, identity, leaf, members, part, rows
 
 CONTROLLER, IN_PLACE = UpdateClass.CONTROLLER, UpdateClass.IN_PLACE
 RECONFIGURE, REPLACE = UpdateClass.RECONFIGURE, UpdateClass.REPLACE
@@ -31,13 +31,21 @@ BUYING = "it counts for what is bought or given back from now on"
 
 @dataclass(frozen=True, slots=True)
 class GpuSpec:
-    """The GPUs of every node of a pool. `memory` (bytes) and `max_watts` 0: what the catalog says of the model."""
+    """The GPUs of every node of a pool. `memory` (bytes) and `max_watts` 0: what the catalog says of the model.
 
-    model: str = field(metadata=leaf(RECONFIGURE, DEVICES))
+    `others`: models that a bought node may have instead, since the pool's offerings name several types.
+    """
+
+    model: str = field(metadata=leaf(RECONFIGURE, DEVICES, form=Form.MODELS, also="others"))
     count: int = field(metadata=leaf(RECONFIGURE, DEVICES, form=Form.WHOLE))
     emulate: Emulate = field(default=Emulate.AUTO, metadata=leaf(RECONFIGURE, DEVICES, given=True))
     memory: int = field(default=0, metadata=leaf(IN_PLACE, SHAPE, form=Form.BYTES))
     max_watts: int = field(default=0, metadata=leaf(CONTROLLER, form=Form.WHOLE))
+    others: tuple[str, ...] = field(default=(), metadata=covered("model"))
+
+    def models(self) -> tuple[str, ...]:
+        """Every model that a node may have."""
+        return (self.model, *self.others)
 
 
 @dataclass(frozen=True, slots=True)

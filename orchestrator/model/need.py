@@ -54,4 +54,4 @@ def suits(pool: Pool, spec: JobSpec) -> bool:
     need, models = need_of(spec), models_of(spec)
     if pool.gpu is None:
         return not need.gpus and not models
-    return not models or pool.gpu.model in models
+    return not models or all(one in models for one in pool.gpu.models())

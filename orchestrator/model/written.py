@@ -37,6 +37,7 @@ class Form(Word):
     DOLLARS = "dollars"
     SHARE = "share"  # per mille -> 0.8
     PORTS = "ports"  # first-last, with the field that `also` names
+    MODELS = "models"  # a GPU model, with the others that `also` names
     DAY_TIME = "day-time"
     DAYS = "days"
     TEXTS = "texts"  # [a, b]; the order means nothing

@@ -61,6 +61,7 @@ _TEXTS: dict[Form, Callable[[Any], str]] = {
     Form.KILOWATTS: lambda value: units.scaled_text(value, KILO),
     Form.DOLLARS: lambda value: units.scaled_text(value, MEGA),
     Form.SHARE: lambda value: units.scaled_text(value, KILO),
+    Form.MODELS: lambda pair: " or ".join((pair[0], *pair[1])),
     Form.PORTS: lambda ports: f"{ports[0]}-{ports[1]}",
     Form.DAY_TIME: units.day_time_text,
     Form.DAYS: units.days_text,

@@ -50,8 +50,10 @@ def never(
 def _never_capacity(state: State, spec: JobSpec, shapes: Mapping[str, Shape]) -> Reason | None:
     pools = state.cluster.pools if state.cluster else ()
     models = models_of(spec)
-    if models and not any(pool.gpu and pool.gpu.model in models for pool in pools):
-        known = ", ".join(sorted({pool.gpu.model for pool in pools if pool.gpu})) or "no GPUs"
+    if models and not any(pool.gpu and set(pool.gpu.models()) <= set(models) for pool in pools):
+        known = (
+            ", ".join(sorted({name for pool in pools if pool.gpu for name in pool.gpu.models()})) or "no GPUs"
+        )
         return reason("never.model", models=", ".join(models), known=known)
     need = need_of(spec)
     fitting = [pool for pool in pools if suits(pool, spec)]

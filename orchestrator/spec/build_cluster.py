@@ -6,9 +6,11 @@ Comes in: a `ClusterDocument` without faults and the hosts of inventories. Goes 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.model import cluster as m
+from orchestrator.model.catalog import Catalog
 from orchestrator.wire.cluster import (
     ClusterDocument,
     ControllerDocument,
@@ -50,8 +52,9 @@ def cluster_spec(
     document: ClusterDocument,
     hosts: Mapping[str, tuple[m.Host, ...]],
     prices: Mapping[str, tuple[m.Price, ...]],
+    catalog: Catalog,
 ) -> m.ClusterSpec:
-    """The model of a document; `hosts` and negotiated `prices` by site name."""
+    """The model of a document; `hosts` and negotiated `prices` by site name. `catalog` says what bought nodes have."""
     return m.ClusterSpec(
         name=document.metadata.name,
         timezone=document.metadata.timezone,
@@ -61,7 +64,7 @@ def cluster_spec(
         sites=_sorted(
             _site(one, hosts.get(one.name, ()), prices.get(one.name, ())) for one in document.sites
         ),
-        pools=_sorted(_pool(one) for one in document.pools),
+        pools=_sorted(_with_gpu(_pool(one), catalog) for one in document.pools),
         queues=_sorted(_queue(one) for one in document.queues) or (m.Queue("default"),),
         budgets=_sorted(_budget(one) for one in document.budgets),
         access=_access(document.access),
@@ -225,6 +228,16 @@ def _pool(one: PoolDocument) -> m.Pool:
         public_address=one.public_address,
         acceptance=one.acceptance,
     )
+
+
+def _with_gpu(pool: m.Pool, catalog: Catalog) -> m.Pool:
+    """A bought pool that says no GPUs has those of its types, if the catalog knows them all and they have as many."""
+    types = [catalog.instances.get(name) for offering in pool.offerings for name in offering.types]
+    known = [one for one in types if one is not None and one.gpus]
+    if pool.gpu is not None or not types or len(known) != len(types) or len({one.gpus for one in known}) != 1:
+        return pool
+    first, *others = dict.fromkeys(one.gpu_model for one in known)
+    return replace(pool, gpu=m.GpuSpec(first, known[0].gpus, others=tuple(others)))
 
 
 def _gpu(one: GpuDocument) -> m.GpuSpec:

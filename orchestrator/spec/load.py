@@ -222,4 +222,6 @@ def _cluster(page: Page, data: Any, errors: list[SpecError], given: _Given) -> _
     errors += shelf.errors
     context = Context(document, without_unknown(names, data), known, hosts, unread, prices, unpriced)
     errors += [page.error(one) for one in checks.check_cluster(context, data, given.skip)]
-    return _Outcome(errors, cluster=None if errors else cluster_spec(document, hosts, prices))
+    return _Outcome(
+        errors, cluster=None if errors else cluster_spec(document, hosts, prices, context.catalog)
+    )

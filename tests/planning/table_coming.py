@@ -31,7 +31,7 @@ SCENES = (
         sites[hall]: - -> {kind: metal, netwo… [controller-only]
         sites[use1]: - -> {kind: aws, network… [controller-only]
         sites[usw2]: - -> {kind: aws, region:… [controller-only]
-        pools[burst]: - -> {site: use1, fabric… [controller-only]
+        pools[burst]: - -> {site: use1, gpu: {… [controller-only]
         pools[desk]: - -> {site: desk, nodes:… [in-place] on desk-1
         pools[fixed]: - -> {site: usw2, nodes:… [controller-only]
         pools[h100]: - -> {site: hall, nodes:… [in-place] on h100-[01-08]
@@ -224,7 +224,7 @@ SCENES = (
             }
         },
         want="""
-        pools[spot]: - -> {site: use1, size: … [controller-only]
+        pools[spot]: - -> {site: use1, gpu: {… [controller-only]
         record: record
         """,
     ),
@@ -264,6 +264,7 @@ SCENES = (
         "an offering more at the end",
         new={"pools[burst].offerings[3]": {"type": "p4d.24xlarge", "market": "on_demand"}},
         want="""
+        pools[burst].gpu.model: H100-SXM5-80GB or H… -> H100-SXM5-80GB or H… [controller-only]
         pools[burst].offerings[3]: - -> {type: [p4d.24xlarg… [controller-only]
         record: record
         """,

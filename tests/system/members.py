@@ -29,16 +29,17 @@ class Controller:
     mark: Path
     settings: Settings = field(default_factory=Settings)
     address: str = ""  # host:port beside the Unix socket, if any
+    env: dict[str, str] = field(default_factory=dict)  # what it needs besides, as for a cloud
     child: Child | None = None
 
     def start(self, failpoint: str = "", *, cold: bool = False) -> Controller:
         """Start it; as the command that users run where its environment or its last words matter."""
-        if failpoint or cold:
+        if failpoint or cold or self.env:
             argv = [sys.executable, "-P", "-m", "orchestrator.cli", "server", "run", "--cluster", "sys"]
             argv += ["--state", str(self.state), "--listen", self.address or "none"]
             argv += ["--lease", f"{self.settings.lease_s}s"]
             more = {"GANGLINE_FAILPOINT": failpoint} if failpoint else {}
-            self.child = processes.cold(argv, self.log, self.mark, more)
+            self.child = processes.cold(argv, self.log, self.mark, self.env | more)
         else:
             self.child = processes.warm(served.run, self.state, self.log, self.address, self.settings)
         return self
