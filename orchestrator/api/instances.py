@@ -39,7 +39,7 @@ async def _admit(hub: Hub, scope: Scope, request: InstanceJoin) -> JoinAnswer:
     found = identity.read(
         request.document, request.signature, hub.accounts.certificates_of, hub.clock.now_us()
     )
-    fixed = hub.accounts.fixed_node(found.account, found.region, found.instance)
+    fixed = hub.accounts.fixed(found.account, found.region, found.instance)
     key = agents.key_of(hub, scope, request.public_key)
     if key is None:
         raise Refused(
@@ -49,7 +49,14 @@ async def _admit(hub: Hub, scope: Scope, request: InstanceJoin) -> JoinAnswer:
         )
     secret = tokens.new_secret()
     admitted: Admitted = await hub.controller.do(
-        AdmitInstance(found.instance, fixed, tokens.new_id(), tokens.sha256_of(secret), key.fingerprint)
+        AdmitInstance(
+            found.instance,
+            fixed.node if fixed is not None else "",
+            tokens.new_id(),
+            tokens.sha256_of(secret),
+            key.fingerprint,
+            fixed.address if fixed is not None else "",
+        )
     )
     await hub.caught_up()  # its first sync must find the token
     cluster = hub.view.cluster

@@ -60,7 +60,7 @@ def _shortfall(desk: Desk, node: Node) -> str:
         return ""
     if gpu is None:
         return _small(desk, node)
-    fitting = [device for device in node.facts.devices if device.model == gpu.model]
+    fitting = [device for device in node.facts.devices if device.model in gpu.models()]
     if len(fitting) >= gpu.count:
         return _small(desk, node)
     found = ", ".join(sorted({device.model for device in node.facts.devices})) or "none"

@@ -38,7 +38,13 @@ def admit(desk: Desk, command: commands.AdmitInstance) -> commands.Admitted:
         if _is_of(node, token):
             desk.writer.token(token.id, events.TokenRevoked(token.id), by)
     body = events.TokenCreated(
-        command.token_id, command.sha256, "node", node.name, key=command.key, instance=command.instance
+        command.token_id,
+        command.sha256,
+        "node",
+        node.name,
+        key=command.key,
+        instance=command.instance,
+        address=command.address,
     )
     desk.writer.token(command.token_id, body, by)
     return commands.Admitted(node.name)

@@ -215,7 +215,7 @@ class AdmitInstance:
     """-> Admitted. The node that a proved instance is to be gets its own token, bound to the key; Refused unless the
     instance is waited for, or if it came with another key before.
 
-    `fixed`: the node that the facts of its stack say it is; empty: a launch has to wait for it.
+    `fixed`: the node that the facts of its stack say it is, with its `address`; empty: a launch has to wait for it.
     """
 
     instance: str
@@ -223,6 +223,7 @@ class AdmitInstance:
     token_id: str
     sha256: str
     key: str
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,8 @@ def _token_created(state: State, event: Event, body: events.TokenCreated) -> Non
     state.tokens[body.id] = Token(
         body.id, body.sha256, body.role, body.name, event.t_us, body.expires_us, body.key, body.instance
     )
+    if body.role == "node" and body.instance:
+        apply_nodes.admitted(state, body)
 
 
 def _token_revoked(state: State, event: Event, body: events.TokenRevoked) -> None:

@@ -31,7 +31,8 @@ def cluster_applied(state: State, event: Event, body: events.ClusterApplied) -> 
             node.pool = pool.name
         elif node.pool != pool.name:
             node.moves_to = pool.name
-        node.address = address_of(body.spec, pool, name)
+        if not node.admitted:
+            node.address = address_of(body.spec, pool, name)
     forget_desired(state)
     state.rebuild()
 
@@ -65,6 +66,16 @@ def address_of(spec: ClusterSpec, pool: Pool, node: str) -> str:
 def busy(state: State, node: str) -> bool:
     """Whether an attempt that is not over has a share there."""
     return any(job.attempt is not None and job.attempt.part(node) is not None for job in state.jobs.values())
+
+
+def admitted(state: State, body: events.TokenCreated) -> None:
+    """A bought instance is let in as a node: another one than before is another machine by intent."""
+    node = state.nodes.get(body.name)
+    if node is None:
+        return
+    if node.admitted != body.instance:
+        node.admitted, node.hardware = body.instance, Hardware()
+    node.address = body.address or node.address
 
 
 def joined(state: State, event: Event, body: events.NodeJoined) -> None:

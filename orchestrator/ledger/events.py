@@ -105,7 +105,8 @@ class LedgerRecovered:
 class TokenCreated:
     """A bearer token, by its SHA-256. `role` admin, operator, submit, read, join or node; `name` the POSIX user or the
     node it is bound to; `expires_us` 0 means never; `key` the SHA-256 of the public key that goes with it (hex of its
-    SubjectPublicKeyInfo's), empty for none; `instance` the bought instance that was let in with it, empty for none."""
+    SubjectPublicKeyInfo's), empty for none; `instance` the bought instance that was let in with it, empty for none, and
+    `address` its own on the job network, where that is known."""
 
     id: str
     sha256: str
@@ -114,6 +115,7 @@ class TokenCreated:
     expires_us: int = 0
     key: str = ""
     instance: str = ""
+    address: str = ""
 
 
 @event_type("token.revoked")

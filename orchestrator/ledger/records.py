@@ -155,6 +155,7 @@ class Node:
     hardware: Hardware = field(
         default_factory=Hardware
     )  # as it was let in, or as a person has agreed to it since
+    admitted: str = ""  # the bought instance that was let in as it
     configured: str = ""  # digest of the `Desired` that its host was last seen to have
     host: HostFacts | None = None
     instance: str = ""  # of a node that was bought: the id of its instance, until that is gone

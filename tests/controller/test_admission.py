@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from orchestrator.model.attempt import JobState
 from orchestrator.model.clock import SECOND
 from orchestrator.model.errors import Refused
 from orchestrator.model.instance import Ending, EndingKind
-from orchestrator.model.node import MarkKind
+from orchestrator.model.node import Hardware, MarkKind
 from tests.builders import cluster, job, pool
 from tests.controller.clouds import CloudWorld
 from tests.controller.scenes import finish, ledger
@@ -103,6 +104,22 @@ def test_a_fixed_node_is_the_instance_that_the_facts_say(tmp_path: Path) -> None
     assert admit(world, "i-1", fixed="p-1") == "p-1"
     assert admit(world, "i-2", OTHER_KEY, fixed="p-1") == "p-1", "another instance in its place"
     assert tokens_of(world, "p-1") == [("i-2", OTHER_KEY)]
+
+
+def test_another_instance_in_a_fixed_nodes_place_is_no_changed_machine(tmp_path: Path) -> None:
+    """It was replaced by intent; where it stands is known from its stack, also after the file is applied again."""
+    spec = cluster(pool("p", nodes=2))
+    world = World(tmp_path / "s", spec)
+    node = world.state.nodes["p-1"]
+    for instance, address, key in (("i-1", "10.64.0.5", KEY), ("i-2", "10.64.0.9", OTHER_KEY)):
+        command = AdmitInstance(instance, "p-1", f"tok-{instance}", instance * 8, key, address)
+        world.do(command)
+        assert (node.admitted, node.address, node.hardware) == (instance, address, Hardware())
+        node.hardware = Hardware(f"machine of {instance}")
+        world.do(commands.ApplyCluster(replace(spec, timezone=f"Etc/GMT-{len(instance)}"), "root"))
+        assert node.address == address
+    world.do(AdmitInstance("i-2", "p-1", "tok-again", "ab" * 32, OTHER_KEY, "10.64.0.9"))
+    assert node.hardware == Hardware("machine of i-2"), "the same instance is the same machine"
 
 
 def test_a_revoked_token_lets_an_instance_come_anew(tmp_path: Path) -> None:

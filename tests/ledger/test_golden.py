@@ -35,7 +35,7 @@ ADDED = {
     ("controller.started", 1): {"lease_s"},
     ("cluster.applied", 1): {"desired", "commit"},
     ("attempt.recovered", 1): {"held_on"},
-    ("token.created", 1): {"key", "instance"},
+    ("token.created", 1): {"key", "instance", "address"},
 }
 FILES = sorted(GOLDEN.glob("*-v*.json"))
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.model.codec import CodecError, decode, encode
 from orchestrator.model.errors import Refused
-from orchestrator.model.stack_facts import StackFacts
+from orchestrator.model.stack_facts import FixedFact, StackFacts
 from orchestrator.provision.files import write_whole
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class Accounts:
             log.warning("%s: %s", path, error.strerror)
             return None
 
-    def fixed_node(self, account: str, region: str, instance: str) -> str:
-        """The node that the instance is by the facts of its site; empty if they name none. Refused for an account or
+    def fixed(self, account: str, region: str, instance: str) -> FixedFact | None:
+        """The node that the instance is by the facts of its site; None if they name none. Refused for an account or
         region that is no site's."""
         sites = [facts for facts in self.stacks() if (facts.account, facts.region) == (account, region)]
         if not sites:
@@ -71,7 +71,7 @@ class Accounts:
                 "the instance is in no account and region of this cluster",
                 "`gangline apply` tells the controller of a site's account",
             )
-        return next((one.node for facts in sites for one in facts.fixed if one.instance == instance), "")
+        return next((one for facts in sites for one in facts.fixed if one.instance == instance), None)
 
     def certificates_of(self, region: str) -> tuple[Certificate, ...]:
         """What signs identity documents of that region: those that ship with Gangline, and the operator's."""
