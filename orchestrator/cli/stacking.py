@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,7 +97,8 @@ def drifts(account: Account) -> tuple[StackSight, ...]:
 
 def _drift(account: Account, name: str) -> StackSight:
     try:
-        found = _stack(account, name, leased=False).drift()
+        with _installed():
+            found = _stack(account, name, leased=False).drift()
     except GanglineError as error:
         return StackSight(name, error=_words(error), hint=error.hint)
     return StackSight(name, drift=_rows(found))
@@ -105,11 +107,25 @@ def _drift(account: Account, name: str) -> StackSight:
 def _sight(account: Account, name: str, drift: bool) -> StackSight:
     """A place in the file that means nothing is a fault; what can't be reached now is only not seen."""
     try:
-        return _looked(account, name, drift)
+        with _installed():
+            return _looked(account, name, drift)
     except (InputError, Refused) as error:
         return StackSight(name, faults=(_words(error),))
     except GanglineError as error:
         return StackSight(name, error=_words(error), hint=error.hint)
+
+
+@contextmanager
+def _installed() -> Iterator[None]:
+    """Unavailable where the packages for aws sites are not installed."""
+    try:
+        yield
+    except ImportError as error:
+        raise Unavailable(
+            "aws.not-installed",
+            f"the packages for aws sites are not installed here: {error.name} is missing",
+            "pip install 'gangline[aws]'",
+        ) from error
 
 
 def _words(error: GanglineError) -> str:
@@ -206,7 +222,8 @@ class Stacks:
     def bring(self, site: str, held: frozenset[str]) -> HostResult:
         """One result for the site; what failed is told in words."""
         try:
-            changed = self._bring(site, held)
+            with _installed():
+                changed = self._bring(site, held)
         except GanglineError as error:
             hint = f"; {error.hint}" if error.hint else ""
             return HostResult(site, ok=False, error=_words(error) + hint)

@@ -1,0 +1,151 @@
+"""How aws sites stand in plans and applies: what can't be looked at, what is refused, what is brought, in words.
+
+The stacks here are on paper; tests/cli/test_aws_sites.py has real ones.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orchestrator.cli import stacking
+from orchestrator.cli.stacking import Account, Stacks
+from orchestrator.model.cluster import ClusterSpec, Site, SiteKind
+from orchestrator.model.errors import GanglineError, InputError, Refused, Unavailable
+from orchestrator.model.stack_sight import StackOp, StackRow, StackSight
+
+USE1 = Site("use1", SiteKind.AWS, region="us-east-1")
+SPEC = ClusterSpec("atlas", sites=(USE1,))
+ROW = StackRow(StackOp.CREATE, "aws:ec2/vpc:Vpc", "vpc")
+LOST = Unavailable("aws.unreachable", "AWS can't be asked", "check the way to AWS")
+
+
+@dataclass
+class Paper:
+    """A stack that does as it is told; `fails` is raised instead."""
+
+    fails: GanglineError | None = None
+    done: list[str] = field(default_factory=list)
+
+    def sight(self, inputs: Any) -> StackSight:
+        self._do("sight")
+        return StackSight("use1", (ROW,), (ROW,), spec="ab")
+
+    def drift(self) -> tuple[Any, ...]:
+        self._do("drift")
+        return ()
+
+    def refresh(self, progress: Any) -> None:
+        self._do("refresh")
+
+    def up(self, inputs: Any, progress: Any, find: Any) -> Any:
+        self._do(f"up holding {','.join(sorted(inputs.held))}")
+        return SimpleNamespace(changes=(ROW,), adopted=("vpc",))
+
+    def _do(self, what: str) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self.done.append(what)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    uid: str = "k3j9x0q2m5a7"
+    held: frozenset[str] = frozenset()
+
+
+@pytest.fixture
+def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
+    made = Paper()
+    monkeypatch.setattr(stacking, "_stack", lambda *_, **__: made)
+    monkeypatch.setattr(stacking, "_inputs", lambda *_: Inputs())
+    monkeypatch.setattr(stacking, "_live", lambda *_: (("quota is short",), ()))
+    monkeypatch.setattr(stacking, "_found_again", lambda _: lambda kind, name: "")
+    return made
+
+
+def account(before: ClusterSpec | None = None) -> Account:
+    return Account(SPEC, before, Path("/nowhere"))
+
+
+def test_a_site_is_looked_at_with_its_warnings(paper: Paper) -> None:
+    (found,) = stacking.sights(account())
+    assert found == StackSight("use1", (ROW,), (ROW,), warnings=("quota is short",), spec="ab")
+    (undrifted,) = stacking.sights(account(), drift=False)
+    assert undrifted.drift == ()
+
+
+@pytest.mark.parametrize(
+    ("fails", "wanted"),
+    [
+        (LOST, StackSight("use1", error="AWS can't be asked", hint="check the way to AWS")),
+        (
+            InputError("aws.no-image", "there is no image", "", "sites[use1].image"),
+            StackSight("use1", faults=("sites[use1].image: there is no image",)),
+        ),
+        (Refused("aws.holds-data", "fast holds data"), StackSight("use1", faults=("fast holds data",))),
+    ],
+)
+def test_what_means_nothing_is_a_fault_and_what_is_away_is_not_seen(
+    paper: Paper, fails: GanglineError, wanted: StackSight
+) -> None:
+    paper.fails = fails
+    assert stacking.sights(account()) == (wanted,)
+
+
+def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    real: Callable[..., Any] = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name.partition(".")[0] in ("boto3", "pulumi", "botocore") or "provision.aws" in name:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    (found,) = stacking.sights(account())
+    assert "the packages for aws sites are not installed here" in found.error
+    assert found.hint == "pip install 'gangline[aws]'"
+    result = Stacks(account(), lambda _: None).bring("use1", frozenset())
+    assert (result.ok, "pip install" in result.error) == (False, True)
+
+
+def test_no_site_of_the_kind_costs_nothing() -> None:
+    assert stacking.sights(Account(ClusterSpec("atlas"), None, Path("/nowhere"))) == ()
+
+
+def test_a_site_that_left_the_file_is_still_looked_at() -> None:
+    assert stacking.sites_of(Account(ClusterSpec("atlas"), SPEC, Path("/nowhere"))) == ("use1",)
+
+
+def test_a_site_is_brought_as_it_is_now_and_what_is_held_stays(paper: Paper) -> None:
+    said: list[str] = []
+    result = Stacks(account(), said.append).bring("use1", frozenset({"t-1"}))
+    assert (result.host, result.ok, result.changed) == ("use1", True, 1)
+    assert paper.done == ["refresh", "up holding t-1"]
+    assert said == ["use1: vpc was made by a run that was killed, and is taken over"]
+
+
+def test_what_fails_is_one_sentence(paper: Paper) -> None:
+    paper.fails = LOST
+    result = Stacks(account(), lambda _: None).bring("use1", frozenset())
+    assert result.error == "AWS can't be asked; check the way to AWS"
+
+
+def test_nothing_is_made_without_a_name(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacking, "_inputs", lambda *_: Inputs(uid=stacking.UNNAMED))
+    result = Stacks(account(), lambda _: None).bring("use1", frozenset())
+    assert "has not named the cluster" in result.error
+    assert paper.done == []
+
+
+def test_a_site_is_not_ended_under_work(paper: Paper) -> None:
+    leaving = Account(ClusterSpec("atlas"), SPEC, Path("/nowhere"))
+    result = Stacks(leaving, lambda _: None).bring("use1", frozenset({"burst-1", "burst-2"}))
+    assert result.error == "work has not left burst-[1-2]; run it again when it is over"
+    assert paper.done == []
