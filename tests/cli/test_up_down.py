@@ -212,7 +212,7 @@ def test_a_down_that_is_killed_can_be_run_again(lab: Lab, step: str) -> None:
         (
             FAR,
             2,
-            "acts on local and metal sites only so far",
+            "nodes elsewhere must be able to call the controller",
         ),
     ],
 )
