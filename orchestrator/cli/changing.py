@@ -380,15 +380,13 @@ def look_without_nodes(file: str, client: Client, consents: Sequence[str] = ()) 
     from orchestrator.planning.stacks import ending
 
     spec = read(file)
-    found = look_at(ending(spec).kept, client, see=False)
     gone = ending(spec)
-    agreed = options.listed(consents)
-    account = Account(gone.rest, spec, found.state, client, consents=agreed)
-    sites = sites_of(account)
+    found = look_at(gone.kept, client, see=False)
+    account = Account(gone.rest, spec, found.state, client, consents=options.listed(consents))
     bought: dict[str, list[str]] = {}
     for node in client.nodes():
         bought.setdefault(node.pool, []).append(node.name)
-    made = replace(found.plan, steps=(*found.plan.steps, *gone.steps(sites, bought)))
+    made = replace(found.plan, steps=(*found.plan.steps, *gone.steps(sites_of(account), bought)))
     return replace(found, plan=made, account=account)
 
 

@@ -193,10 +193,10 @@ def _sweep(folder: Path, story: Story) -> None:
 def _spec() -> ClusterSpec:
     """The bundled example with its GPUs emulated, whatever this machine has."""
     from orchestrator import bundled
-    from orchestrator.cli.local_cmd import read_cluster
+    from orchestrator.cli.changing import read
     from orchestrator.model.cluster import Emulate
 
-    spec = read_cluster(str(bundled.find("inventories", CLUSTER, "cluster.yaml")))
+    spec = read(str(bundled.find("inventories", CLUSTER, "cluster.yaml")))
     pools = tuple(
         replace(pool, gpu=replace(pool.gpu, emulate=Emulate.ALWAYS)) if pool.gpu is not None else pool
         for pool in spec.pools

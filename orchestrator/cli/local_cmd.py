@@ -72,9 +72,10 @@ def up(file: str, timeout: int, yes: bool, **choices: Any) -> int:
     The controller and local agents run on in the background; `gangline down` stops them. Running it again changes what
     differs and starts what has died. Exit code 4: some nodes are not ready yet; run it again.
     """
+    from orchestrator.cli.changing import read
     from orchestrator.cli.contexts import Contexts, remember
 
-    spec = read_cluster(file)
+    spec = read(file)
     Contexts.load()  # what can't be read ends this before anything is started
     if spec.controller.host:
         return _metal(spec, file, hosting.up(spec), yes=yes, **choices)
@@ -97,13 +98,6 @@ def _metal(spec: ClusterSpec, file: str, context: Context, *, yes: bool, **choic
         bought = any(sight.rows for sight in found.plan.stacks)  # costs money
         calm = not (found.plan.work or found.plan.blockers or bought)
         return carry_out(found, client, commit_of(file), yes=yes or calm, quiet=True)
-
-
-def read_cluster(file: str) -> ClusterSpec:
-    """The checked spec in a file."""
-    from orchestrator.cli.changing import read
-
-    return read(file)
 
 
 class Bringing:
@@ -388,7 +382,9 @@ def _which(cluster: str | None) -> tuple[str, Path]:
             )
         return context.name, Path(context.state)
     if "/" in cluster or Path(cluster).is_file():
-        spec = read_cluster(cluster)
+        from orchestrator.cli.changing import read
+
+        spec = read(cluster)
         return spec.name, state_folder(spec)
     known = Contexts.load().known.get(cluster)
     state = Path(known.state) if known is not None and known.state else paths.state_dir(cluster)

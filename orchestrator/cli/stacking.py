@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from orchestrator.cli.session import current
 from orchestrator.cli.text import fold_names
 from orchestrator.model.apply import HostResult
 from orchestrator.model.errors import GanglineError, InputError, Refused, Unavailable
-from orchestrator.model.stack_sight import StackRow, StackSight, short_kind
+from orchestrator.model.stack_sight import StackSight, short_kind
 
 if TYPE_CHECKING:
     from orchestrator.client import Client
@@ -36,7 +35,6 @@ UNNAMED = "0" * 12  # the uid in plans of a cluster that no controller has named
 CONSENT = "storage/"
 GIVEN_BACK_S = 900  # for the controller to have given back what it bought: large instances end slowly
 LOOK_S = 2.0  # between two looks at what is still there
-AT_ONCE = 4  # sites that are looked at side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +77,15 @@ def named(account: Account) -> Named:
 # --- looking ---------------------------------------------------------------------------------------------------------
 
 
-def sights(account: Account, *, drift: bool = True) -> tuple[StackSight, ...]:
-    """What Pulumi would do on each site, what somebody else did there, what live checks say. Changes nothing."""
-    names = sites_of(account)
-    if not names:
-        return ()
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="site") as pool:
-        return tuple(pool.map(lambda name: _sight(account, name, drift), names))
+def sights(account: Account) -> tuple[StackSight, ...]:
+    """What Pulumi would do on each site, what somebody else did there, what live checks say. Changes nothing. One after
+    the other: the engine's programs run in this very process."""
+    return tuple(_sight(account, name) for name in sites_of(account))
 
 
 def drifts(account: Account) -> tuple[StackSight, ...]:
     """What somebody else did on each site of the file to what its stack has."""
-    names = [name for name in sites_of(account) if _stays(account, name)]
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="site") as pool:
-        return tuple(pool.map(lambda name: _drift(account, name), names))
+    return tuple(_drift(account, name) for name in sites_of(account) if _stays(account, name))
 
 
 def _drift(account: Account, name: str) -> StackSight:
@@ -101,14 +94,14 @@ def _drift(account: Account, name: str) -> StackSight:
             found = _stack(account, name, leased=False).drift()
     except GanglineError as error:
         return StackSight(name, error=_words(error), hint=error.hint)
-    return StackSight(name, drift=_rows(found))
+    return StackSight(name, drift=tuple(one.row() for one in found))
 
 
-def _sight(account: Account, name: str, drift: bool) -> StackSight:
+def _sight(account: Account, name: str) -> StackSight:
     """A place in the file that means nothing is a fault; what can't be reached now is only not seen."""
     try:
         with _installed():
-            return _looked(account, name, drift)
+            return _looked(account, name)
     except (InputError, Refused) as error:
         return StackSight(name, faults=(_words(error),))
     except GanglineError as error:
@@ -132,22 +125,18 @@ def _words(error: GanglineError) -> str:
     return f"{error.path}: {error.message}" if error.path else error.message
 
 
-def _looked(account: Account, name: str, drift: bool) -> StackSight:
+def _looked(account: Account, name: str) -> StackSight:
     if not _stays(account, name):
         rows = _stack(account, name, leased=False).preview_destroy(_released(account))
-        return StackSight(name, _rows(rows))
+        return StackSight(name, tuple(one.row() for one in rows))
     inputs = _inputs(account, name)
     warnings, faults = _live(account, name, inputs)
     found = _stack(account, name, leased=False).sight(inputs)
-    return replace(found, drift=found.drift if drift else (), warnings=warnings, faults=faults)
+    return replace(found, warnings=warnings, faults=faults)
 
 
 def _stays(account: Account, name: str) -> bool:
     return any(site.name == name for site in account.spec.sites)
-
-
-def _rows(changes: Iterable[ResourceChange]) -> tuple[StackRow, ...]:
-    return tuple(one.row() for one in changes)
 
 
 def _live(account: Account, name: str, inputs: SiteInputs) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -195,18 +184,18 @@ def _released(account: Account) -> frozenset[str]:
     return frozenset(one.removeprefix(CONSENT) for one in account.consents if one.startswith(CONSENT))
 
 
+def _spec_with(account: Account, site: str) -> ClusterSpec:
+    """The spec that has the site: the recorded one, where it has left the file."""
+    return account.spec if _stays(account, site) or account.before is None else account.before
+
+
 def _stack(account: Account, name: str, *, leased: bool) -> SiteStack:
+    """The stack of a site. Pulumi's own files are the person's, unless GANGLINE_HOME moves all."""
     from orchestrator.provision.aws import engine
     from orchestrator.provision.aws.stack import SiteStack
 
-    spec = account.spec if _stays(account, name) or account.before is None else account.before
-    return SiteStack(spec, name, account.state, _engine(engine, account.state), leased)
-
-
-def _engine(engine: Any, state: Path) -> Any:
-    """Pulumi's program. Its own files are the person's, unless GANGLINE_HOME moves all."""
-    home = state / "pulumi" if os.environ.get("GANGLINE_HOME") else None
-    return engine.find(home)
+    home = account.state / "pulumi" if os.environ.get("GANGLINE_HOME") else None
+    return SiteStack(_spec_with(account, name), name, account.state, engine.find(home), leased)
 
 
 # --- acting ----------------------------------------------------------------------------------------------------------
@@ -257,7 +246,7 @@ class Stacks:
         done = stack.destroy(self._progress(site), _released(self._account))
         for one in stack.left():
             self._tell(
-                f"{site}: {_kind(one)} {one.name} is kept: it holds data, or such a thing stands in it"
+                f"{site}: {short_kind(one.type)} {one.name} is kept: it holds data, or such a thing stands in it"
             )
         self._swept(site)
         return len(done.changes)
@@ -302,15 +291,10 @@ def _found_again(inputs: SiteInputs) -> Callable[[str, str], str]:
     return of_site(inputs)
 
 
-def _kind(change: ResourceChange) -> str:
-    return short_kind(change.type)
-
-
 def _cloud(account: Account, site: str) -> Any:
     from orchestrator.provision.aws import fleet
 
-    spec = account.spec if _stays(account, site) or account.before is None else account.before
-    return fleet.cloud_of(spec.site(site))
+    return fleet.cloud_of(_spec_with(account, site).site(site))
 
 
 def _instances(account: Account, site: str) -> list[str]:

@@ -171,12 +171,12 @@ def _blockers(sight: StackSight, choices: Choices) -> Iterator[str]:
     for fault in sight.faults:
         yield f"site {sight.site}: {fault}"
     for row in sight.rows:
-        name = row.name.removeprefix("storage-")
-        if row.data and row.op in GONE and f"storage/{name}" not in choices.consents:
+        consent = f"storage/{row.name}"
+        if row.data and row.op in GONE and consent not in choices.consents:
             what = "deleted" if row.op is StackOp.DELETE else "replaced by an empty one"
             yield (
-                f"site {sight.site}: storage {name} would be {what}, with all that is in it; "
-                f"`--consent storage/{name}` of `gangline apply` agrees to it"
+                f"site {sight.site}: storage {row.name} would be {what}, with all that is in it; "
+                f"`--consent {consent}` of `gangline apply` agrees to it"
             )
 
 

@@ -171,12 +171,12 @@ SCENES = (
         {MINE}
         blocked: site use1
         """,
-        rows=(row(REPLACE, "storage-fast", "subnetIds", data=True),),
+        rows=(row(REPLACE, "fast", "subnetIds", data=True),),
     ),
     Scene(
         "storage goes by consent",
         f"record: record\nstack: stack\n{MINE}",
-        rows=(row(DELETE, "storage-fast", data=True),),
+        rows=(row(DELETE, "fast", data=True),),
         choices=Choices(("storage/fast",)),
     ),
     Scene(
