@@ -242,7 +242,7 @@ class Stacks:
                 f"work has not left {fold_names(sorted(held))}",
                 "run it again when it is over",
             )
-        self._given_back(site, stack)
+        self._given_back(site)
         done = stack.destroy(self._progress(site), _released(self._account))
         for one in stack.left():
             self._tell(
@@ -251,25 +251,27 @@ class Stacks:
         self._swept(site)
         return len(done.changes)
 
-    def _given_back(self, site: str, stack: SiteStack) -> None:
-        """Until the controller has given back what it bought; what the stack has itself goes with it."""
-        facts = stack.facts()
-        fixed = {one.instance for one in facts.fixed} | {facts.controller} if facts is not None else set()
+    def _given_back(self, site: str) -> None:
+        """Until the controller has given back what it bought: what it keeps may have work, and is not ended from
+        here."""
         end = time.monotonic() + GIVEN_BACK_S
-        while left := [one for one in _instances(self._account, site) if one not in fixed]:
+        while left := _bought(self._account, site):
             if time.monotonic() > end:
-                self._tell(f"{site}: {', '.join(left)} still there after {GIVEN_BACK_S} s: ended from here")
-                return
+                raise Unavailable(
+                    "destroy.not-given-back",
+                    f"the controller still keeps {', '.join(left)}",
+                    "see `gangline nodes` for what runs there, and run it again",
+                )
             time.sleep(LOOK_S)
 
     def _swept(self, site: str) -> None:
         """Instances with the cluster's mark that are still there: nothing of the cluster is to run on."""
-        left = _instances(self._account, site)
+        left = _bought(self._account, site)
         if not left:
             return
         _cloud(self._account, site).terminate(tuple(left))
         end = time.monotonic() + GIVEN_BACK_S
-        while (left := _instances(self._account, site)) and time.monotonic() < end:
+        while (left := _bought(self._account, site)) and time.monotonic() < end:
             time.sleep(LOOK_S)
         if left:
             raise Unavailable(
@@ -297,10 +299,11 @@ def _cloud(account: Account, site: str) -> Any:
     return fleet.cloud_of(_spec_with(account, site).site(site))
 
 
-def _instances(account: Account, site: str) -> list[str]:
-    """Instances of the cluster in the site's region that are not gone."""
+def _bought(account: Account, site: str) -> list[str]:
+    """Instances that the controller has launched on the site and that are not gone; those of the stack are not among
+    them."""
     from orchestrator.model.capacity import CloudState
 
     uid = named(account).uid
-    found = _cloud(account, site).describe(uid) if uid != UNNAMED else ()
+    found = _cloud(account, site).describe(uid, site) if uid != UNNAMED else ()
     return [one.id for one in found if one.state is not CloudState.GONE]

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from orchestrator.cli import stacking
-from orchestrator.cli.stacking import Account, Stacks
+from orchestrator.cli.stacking import Account, Named, Stacks
+from orchestrator.model.apply import HostResult
+from orchestrator.model.capacity import CloudInstance, CloudState
 from orchestrator.model.cluster import ClusterSpec, Site, SiteKind
 from orchestrator.model.errors import GanglineError, InputError, Refused, Unavailable
 from orchestrator.model.stack_sight import StackOp, StackRow, StackSight
@@ -147,3 +149,51 @@ def test_a_site_is_not_ended_under_work(paper: Paper) -> None:
     result = Stacks(leaving, lambda _: None).bring("use1", frozenset({"burst-1", "burst-2"}))
     assert result.error == "work has not left burst-[1-2]; run it again when it is over"
     assert paper.done == []
+
+
+class Bought:
+    """A cloud with what the controller launched on two sites of one region; `keeps` are never given back."""
+
+    def __init__(self, keeps: dict[str, tuple[str, ...]]) -> None:
+        self.keeps = keeps
+        self.ended: list[str] = []
+
+    def describe(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
+        return tuple(
+            CloudInstance(name, "intent-1", CloudState.RUNNING)
+            for name in self.keeps[site]
+            if name not in self.ended
+        )
+
+    def terminate(self, ids: tuple[str, ...]) -> None:
+        self.ended += ids
+
+
+@pytest.fixture
+def leaving(monkeypatch: pytest.MonkeyPatch) -> Callable[[Bought], HostResult]:
+    """The end of site use1, beside which another one of the same region stays."""
+    stack = SimpleNamespace(destroy=lambda *_: SimpleNamespace(changes=(ROW,)), left=tuple)
+    monkeypatch.setattr(stacking, "_stack", lambda *_, **__: stack)
+    monkeypatch.setattr(stacking, "named", lambda _: Named("k3j9x0q2m5a7"))
+    monkeypatch.setattr(stacking, "GIVEN_BACK_S", 0.0)
+    monkeypatch.setattr(stacking, "LOOK_S", 0.0)
+
+    def end(cloud: Bought) -> HostResult:
+        monkeypatch.setattr(stacking, "_cloud", lambda *_: cloud)
+        account = Account(ClusterSpec("atlas"), SPEC, Path("/nowhere"))
+        return Stacks(account, lambda _: None).bring("use1", frozenset())
+
+    return end
+
+
+def test_what_the_controller_keeps_is_not_ended_from_here(leaving: Callable[[Bought], HostResult]) -> None:
+    cloud = Bought({"use1": ("i-1",), "other": ("i-2",)})
+    result = leaving(cloud)
+    assert result.error.startswith("the controller still keeps i-1")
+    assert cloud.ended == []
+
+
+def test_nothing_of_another_site_in_the_region_is_touched(leaving: Callable[[Bought], HostResult]) -> None:
+    cloud = Bought({"use1": (), "other": ("i-2",)})
+    assert leaving(cloud).ok
+    assert cloud.ended == []

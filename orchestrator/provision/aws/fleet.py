@@ -77,9 +77,10 @@ class Ec2:
             for name in ids if len(ids) > 1 else ():
                 self.terminate((name,))
 
-    def describe(self, uid: str) -> tuple[CloudInstance, ...]:
-        """All instances of elastic nodes with the cluster's uid, page by page."""
+    def describe(self, uid: str, site: str = "") -> tuple[CloudInstance, ...]:
+        """All instances of elastic nodes with the cluster's uid in the region, or those of one site, page by page."""
         filters = [{"Name": f"tag:{UID}", "Values": [uid]}, {"Name": "tag-key", "Values": [INTENT]}]
+        filters += [{"Name": f"tag:{SITE}", "Values": [site]}] if site else []
         found: list[CloudInstance] = []
         with _said():
             pages = self._client.get_paginator("describe_instances").paginate(
