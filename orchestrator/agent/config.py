@@ -83,7 +83,11 @@ def load(path: str) -> Config:
 def _check(path: str, config: Config) -> None:
     try:
         if config.url or not config.join_token_file:
-            parse_url(config.url)
+            endpoint = parse_url(config.url)
+            if config.join and not endpoint.tls:
+                raise ValueError(
+                    "expected https://HOST:PORT, since `join` sends papers that let in whoever has them"
+                )
     except ValueError as error:
         raise ConfigError(f"{path}: url: {error}, got {config.url!r}") from None
     try:

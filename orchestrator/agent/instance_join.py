@@ -91,12 +91,12 @@ class InstanceJoiner:
     def _forget(self, known: Name) -> None:
         """The disk is a copy of another instance's: nothing of it may be used, its key least of all."""
         log.error(f"what is in {self._state_dir} is of instance {known.instance}, and this is another one")
+        former.set_aside(self._state_dir, self._loop.clock)
         for name in ("token", os.path.basename(keypair.identity_path("")), "instance.json"):
-            try:
+            try:  # the last one is what tells: it goes last, so that a kill in between finds the rest
                 os.unlink(os.path.join(self._state_dir, name))
             except FileNotFoundError:
                 continue
-        former.set_aside(self._state_dir, self._loop.clock)
 
     def _ask(self, papers: Papers, facts: NodeFacts, joined: Joined) -> None:
         public_key = keypair.lasting(self._state_dir, papers.instance)

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from orchestrator.api.bodies import Gone, header
 from orchestrator.api.hub import Hub
+from orchestrator.model.errors import NotFound, Unavailable
 
 TYPE = "application/zip"
 PIECE = 64 * 1024  # bytes; so much of it at most waits for each reader
@@ -24,10 +25,17 @@ LONGEST_S = 120.0  # for the whole of it: some 10 kB/s
 
 
 async def get(hub: Hub, scope: Scope, receive: Receive) -> Response:
-    """The agent of this controller's version. NotFound with what to install where it can't be made."""
+    """The agent of this controller's version. Where it can't be made, the log says what to install: whoever asks may be
+    anybody."""
     from orchestrator.provision.metal.archive import agent_archive  # reads the whole package, once
 
-    made = await asyncio.to_thread(agent_archive)
+    try:
+        made = await asyncio.to_thread(agent_archive)
+    except NotFound as error:
+        hub.refusals.warn(error.code, f"bought nodes get no agent from here: {error.message}; {error.hint}")
+        raise Unavailable(
+            "archive.none", "this controller has no agent to give", "its log says why"
+        ) from None
     etag = f'"{made.sha256}"'
     if header(scope, b"if-none-match") == etag:
         return Response(status_code=304, headers={"etag": etag})

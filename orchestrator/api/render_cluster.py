@@ -116,7 +116,7 @@ def gpus(view: View) -> list[wire.GpuPool]:
         if one.facts is not None:
             _count_reported(tallies, one, one.facts)
         elif pool is not None and pool.gpu is not None:
-            tally = tallies.setdefault((pool.name, pool.gpu.model), _Tally())
+            tally = tallies.setdefault((pool.name, " or ".join(pool.gpu.models())), _Tally())
             tally.nodes += 1
             tally.total += pool.gpu.count
             tally.not_ready += pool.gpu.count

@@ -1,6 +1,7 @@
 """Says in the log that somebody was refused, and how often, without letting strangers fill it.
 
-Comes in: a stable word and a sentence. Goes out: at most one line a minute for each word. Called by: instances.
+Comes in: a stable word and a sentence. Goes out: at most one line a minute for each word. Called by: archive,
+instances.
 """
 
 from __future__ import annotations

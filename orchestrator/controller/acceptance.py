@@ -64,7 +64,8 @@ def _shortfall(desk: Desk, node: Node) -> str:
     if len(fitting) >= gpu.count:
         return _small(desk, node)
     found = ", ".join(sorted({device.model for device in node.facts.devices})) or "none"
-    return f"{len(fitting)} of {gpu.count} GPUs of model {gpu.model} found (models here: {found})"
+    wanted = " or ".join(gpu.models())
+    return f"{len(fitting)} of {gpu.count} GPUs of model {wanted} found (models here: {found})"
 
 
 def _small(desk: Desk, node: Node) -> str:

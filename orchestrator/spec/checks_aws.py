@@ -12,13 +12,13 @@ from ipaddress import IPv4Network, ip_network
 
 from orchestrator.model.catalog import InstanceType
 from orchestrator.model.cluster import FabricKind, Market, Nat, PlacementGroup
+from orchestrator.spec.checks_pools import RESERVED
 from orchestrator.spec.context import Context, given, reference, rows, run, sure
 from orchestrator.spec.reading import Found
 from orchestrator.wire.cluster_pools import OfferingDocument, PoolDocument
 from orchestrator.wire.cluster_sites import AwsSite
 from orchestrator.wire.faults import Loc, Problem, problem, shown, suggestion
 
-RESERVED = (Market.CAPACITY_RESERVATION, Market.CAPACITY_BLOCK)
 # Families that DescribeInstanceTypes does not list with the placement strategy `cluster`, in the record that moto 5.2.5
 # carries of its answer: burstable and flexible ones, Macs, and what is older than 2012.
 NO_CLUSTER = re.compile(r"^(t[0-9]+[a-z]*|mac[0-9a-z-]*|[a-z]+[0-9]+[a-z]*-flex|m[123]|c1|vt1)\.")
@@ -47,20 +47,7 @@ def controller_instance(context: Context) -> Iterator[Found]:
         advice = "it runs on one of them"
         found = problem("spec.exclusive-fields", field="instance", other="host", advice=advice)
         yield Found(loc, found, "key")
-    else:
-        yield from run((_called_by_https,), context, loc)
     yield from run((_site_of_instance,), context, instance.site)
-
-
-def _called_by_https(context: Context, loc: Loc) -> Iterator[Found]:
-    controller = context.document.controller
-    advice = "as agents and people reach that instance: https://HOST:7443"
-    if not given(controller, "address"):
-        found = problem("spec.needs-field", field="instance", other="address", advice=f"add one, {advice}")
-        yield Found(loc, found, "key")
-    elif controller.address is not None and not controller.address.startswith("https://"):
-        found = problem("spec.bad-url", got=shown(controller.address), advice=f"write one of https, {advice}")
-        yield Found(("controller", "address"), found)
 
 
 def _site_of_instance(context: Context, name: str) -> Iterator[Found]:

@@ -86,14 +86,16 @@ def _user(
 
 
 def called_by_https(context: Context) -> Iterator[Found]:
-    """A controller on a host of its own is called from elsewhere: by an address, in a way that nobody can listen to."""
+    """A controller on a host or instance of its own is called from elsewhere: by an address, in a way that nobody can
+    listen to."""
     controller = context.document.controller
-    if controller.host is None:
+    field = "host" if controller.host is not None else "instance" if controller.instance is not None else ""
+    if not field:
         return
-    advice = "as agents and people reach that host: https://HOST:7443"
+    advice = f"as agents and people reach that {field}: https://HOST:7443"
     if not given(controller, "address"):
-        found = problem("spec.needs-field", field="host", other="address", advice=f"add one, {advice}")
-        yield Found(("controller", "host"), found, "key")
+        found = problem("spec.needs-field", field=field, other="address", advice=f"add one, {advice}")
+        yield Found(("controller", field), found, "key")
     elif controller.address is not None and not controller.address.startswith("https://"):
         found = problem("spec.bad-url", got=shown(controller.address), advice=f"write one of https, {advice}")
         yield Found(("controller", "address"), found)

@@ -159,7 +159,7 @@ def _models_exist(spec: JobSpecDocument, cluster: ClusterSpec, catalog: Catalog)
 def _models(pool: Pool, catalog: Catalog) -> set[str] | None:
     """The GPU models of a pool; None if the catalog does not know one of its types."""
     if pool.gpu is not None:
-        return {pool.gpu.model}
+        return set(pool.gpu.models())
     names = [name for offering in pool.offerings for name in offering.types]
     if not all(name in catalog.instances for name in names):
         return None

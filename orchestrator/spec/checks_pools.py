@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from orchestrator.model.cluster import Market
 from orchestrator.spec.context import Context, given, reference, rows, run
+from orchestrator.spec.gpus import types_of
 from orchestrator.spec.nodes import more
 from orchestrator.spec.reading import Found
 from orchestrator.wire.cluster_pools import OfferingDocument, PoolDocument
@@ -78,8 +79,10 @@ def _misplaced(pool: PoolDocument, kind: str, loc: Loc, field: str, advice: str)
 
 
 def _gpu_of_type(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]:
-    """A bought pool may say its GPUs; then every type that the catalog knows must have them."""
+    """A bought pool may say its GPUs; then every type that the catalog knows must have them. Without, all have as
+    many."""
     if pool.gpu is None:
+        yield from _as_many(context, pool, loc)
         return
     for _, offering in rows(pool.offerings):
         for name in offering.type:
@@ -89,6 +92,17 @@ def _gpu_of_type(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Fou
                 found = problem("spec.gpu-not-of-type", type=name, has=has, wanted=wanted)
                 yield Found((*loc, "gpu"), found, "key")
                 return
+
+
+def _as_many(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]:
+    types = types_of(context, pool) or []
+    other = next((one for one in types if one.gpus != types[0].gpus), None)
+    if other is not None:
+        first = types[0]
+        found = problem(
+            "spec.types-differ", one=first.name, has=first.gpus, other=other.name, more=other.gpus
+        )
+        yield Found((*loc, "offerings"), found, "key")
 
 
 def _size(pool: PoolDocument, loc: Loc) -> Iterator[Found]:

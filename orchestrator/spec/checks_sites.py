@@ -11,14 +11,13 @@ from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 from orchestrator.model.cluster import Redundancy, StorageKind
-from orchestrator.spec.context import Context, given, reference, rows, run, sure, twice
+from orchestrator.spec.checks_storage import MADE
+from orchestrator.spec.context import Context, reference, rows, run, sure, twice
 from orchestrator.spec.nodes import more, nodes_of_site
 from orchestrator.spec.reading import Found
 from orchestrator.wire.cluster import StorageDocument
 from orchestrator.wire.cluster_sites import AwsSite, DomainDocument, OwnedSite
 from orchestrator.wire.faults import Loc, did_you_mean, problem, shown, suggestion
-
-MADE = (StorageKind.FSX, StorageKind.EFS)  # what Gangline can make by itself
 
 
 def timezone(context: Context) -> Iterator[Found]:
@@ -42,7 +41,7 @@ def storage(context: Context) -> Iterator[Found]:
     """Each file system by itself, then the places where they are mounted."""
     for index, item in rows(context.document.storage):
         loc: Loc = ("storage", index)
-        yield from run((_storage_source, _storage_made, _storage_folders), item, loc)
+        yield from run((_storage_source, _storage_folders), item, loc)
         yield from run((_storage_sites,), context, item, loc)
 
 
@@ -55,18 +54,6 @@ def _storage_source(item: StorageDocument, loc: Loc) -> Iterator[Found]:
     if not local and item.source is None and item.kind not in MADE:
         found = problem("spec.missing-field", field="source", advice="say what is mounted, as in nas1:/home")
         yield Found((*loc, "source"), found, "parent")
-
-
-def _storage_made(item: StorageDocument, loc: Loc) -> Iterator[Found]:
-    """What is said of a file system that Gangline makes goes with no other."""
-    made = item.kind in MADE and item.source is None
-    advice = "people keep it" if item.source is not None else "only fsx and efs are made by Gangline"
-    for name in given(item, "size", "throughput") if not made else ():
-        found = problem("spec.not-for-kind", what="storage", kind=item.kind, field=name, advice=advice)
-        yield Found((*loc, name), found, "key")
-    if made and item.kind == StorageKind.FSX and item.size is None:
-        advice = "say how much it holds, as in 4800GiB, or the id of one that is there in `source`"
-        yield Found((*loc, "size"), problem("spec.missing-field", field="size", advice=advice), "parent")
 
 
 def _storage_folders(item: StorageDocument, loc: Loc) -> Iterator[Found]:

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 from orchestrator.model.cluster import StorageKind
 from orchestrator.model.units import size_text
-from orchestrator.spec.context import Context, rows, run, sure
+from orchestrator.spec.context import Context, given, rows, run, sure
 from orchestrator.spec.reading import Found
 from orchestrator.wire.cluster import StorageDocument
 from orchestrator.wire.cluster_sites import AwsSite
 from orchestrator.wire.faults import Loc, problem, shown
 
-MADE = (StorageKind.FSX, StorageKind.EFS)
+MADE = (StorageKind.FSX, StorageKind.EFS)  # what Gangline can make by itself
 GIB = 2**30
 # FSx API reference, CreateFileSystem, Lustre of deployment type PERSISTENT_2 on SSD: 1200 GiB, 2400 GiB and multiples
 # of 2400; PerUnitStorageThroughput 125, 250, 500 or 1000 MB/s per TiB.
@@ -28,7 +28,20 @@ EFS_MOST = 3414
 def made(context: Context) -> Iterator[Found]:
     """Each file system that Gangline makes."""
     for index, item in rows(context.document.storage):
+        yield from run((_storage_made,), item, ("storage", index))
         yield from run((_made,), context, item, ("storage", index))
+
+
+def _storage_made(item: StorageDocument, loc: Loc) -> Iterator[Found]:
+    """What is said of a file system that Gangline makes goes with no other."""
+    made = item.kind in MADE and item.source is None
+    advice = "people keep it" if item.source is not None else "only fsx and efs are made by Gangline"
+    for name in given(item, "size", "throughput") if not made else ():
+        found = problem("spec.not-for-kind", what="storage", kind=item.kind, field=name, advice=advice)
+        yield Found((*loc, name), found, "key")
+    if made and item.kind == StorageKind.FSX and item.size is None:
+        advice = "say how much it holds, as in 4800GiB, or the id of one that is there in `source`"
+        yield Found((*loc, "size"), problem("spec.missing-field", field="size", advice=advice), "parent")
 
 
 def _made(context: Context, item: StorageDocument, loc: Loc) -> Iterator[Found]:

@@ -71,7 +71,7 @@ Image = Annotated[
 Arn = Annotated[
     str,
     pattern_leaf(
-        r"^arn:aws[a-z-]{0,16}:[a-z0-9-]{1,32}:[a-z0-9-]{0,32}:[0-9]{12}:[A-Za-z0-9+=,.@_/:-]{1,512}$",
+        r"^arn:aws[a-z-]{0,16}:[a-z0-9-]{1,32}:[a-z0-9-]{0,32}:([0-9]{12}|aws):[A-Za-z0-9+=,.@_/:-]{1,512}$",
         "spec.bad-name",
         "a text: an ARN",
         "write it whole, arn:aws:…",

@@ -195,6 +195,11 @@ _ALL = (
         "lower the minimum or raise the budget: {working}",
     ),
     Fault(
+        "spec.types-differ",
+        "{one} has {has} GPUs and {other} has {more}",
+        "nodes of a pool are alike: make a pool for each",
+    ),
+    Fault(
         "spec.gpu-not-of-type",
         "instance type {type} has {has}, not {wanted}",
         "leave gpu out: the type says it",

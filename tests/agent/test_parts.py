@@ -53,6 +53,7 @@ def test_config_with_its_defaults(tmp_path: Path) -> None:
         ({"node": None}, "node: missing"),
         ({"node": "a/b"}, "node: a name without a slash"),
         ({"url": "h"}, "url: expected http"),
+        ({"join": "aws"}, "url: expected https://HOST:PORT, since `join` sends papers"),
         ({"state_dir": "relative"}, "state_dir: an absolute path"),
         ({"gpus": {"emulate": "maybe"}}, "gpus.emulate: one of auto, always, never"),
         ({"gpus": {"count": "8"}}, "gpus.count: expected int"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import http.client
 import json
@@ -9,13 +10,20 @@ import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from starlette.types import Receive
 
 from orchestrator.agent import keypair
+from orchestrator.api import archive
+from orchestrator.api.hub import Hub
+from orchestrator.api.sparing import Sparing
+from orchestrator.model.clock import ManualClock
 from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.codec import encode
+from orchestrator.model.errors import NotFound, Unavailable
 from orchestrator.model.protocol import InstanceJoin, SyncRequest
 from orchestrator.model.stack_facts import FixedFact, StackFacts
 from orchestrator.provision.aws import first
@@ -251,6 +259,20 @@ def test_the_archive_comes_without_a_token_and_says_its_sum(shared: Listening, t
 def test_whoever_has_it_gets_it_not_again(shared: Listening, tmp_path: Path) -> None:
     etag = f'"{agent_archive().sha256}"'
     assert fetch(shared, tmp_path, etag) == (304, b"", etag)
+
+
+def test_a_controller_without_an_archive_tells_its_log_why_and_strangers_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def none() -> None:
+        raise NotFound("archive.other-pynvml", "/home/ada/pynvml.py is of another release", "install 13")
+
+    monkeypatch.setattr("orchestrator.provision.metal.archive.agent_archive", none)
+    hub = cast(Hub, SimpleNamespace(refusals=Sparing(ManualClock())))
+    with pytest.raises(Unavailable, match="no agent to give") as raised:
+        asyncio.run(archive.get(hub, {"headers": []}, cast(Receive, None)))
+    assert "ada" not in raised.value.message + raised.value.hint
+    assert "/home/ada/pynvml.py is of another release; install 13" in caplog.text
 
 
 @pytest.fixture

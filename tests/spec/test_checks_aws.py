@@ -60,6 +60,16 @@ FAULTS: list[tuple[str, str, list[str]]] = [
         ["pools[p].offerings[0].type[0] spec.type-without"],
     ),
     (
+        "types of one GPU and of four in one pool",
+        pool(offer("[g5.xlarge, g5.12xlarge]")),
+        ["pools[p].offerings spec.types-differ"],
+    ),
+    (
+        "types of different counts in two offerings",
+        pool(f"{offer('g5.xlarge')}, {offer('g5.12xlarge')}"),
+        ["pools[p].offerings spec.types-differ"],
+    ),
+    (
         "a block of a type that is not sold so",
         pool(offer("g5.48xlarge", "capacity_block", RESERVED)),
         ["pools[p].offerings[0].type spec.type-without"],
@@ -297,6 +307,11 @@ SOUND: list[tuple[str, str]] = [
         pool(offer("p9.huge"), "size: {max: 2}, gpu: {model: H100-SXM5-80GB, count: 8}"),
     ),
     ("a type without GPUs", pool(offer("c7i.24xlarge"), "size: {max: 2}, cores: 96, memory: 192GiB")),
+    ("types of as many GPUs of two models", pool(offer("[p5.48xlarge, p5en.48xlarge]"))),
+    (
+        "the boundary that AWS itself keeps",
+        site("permissions_boundary: 'arn:aws:iam::aws:policy/PowerUserAccess'"),
+    ),
     ("a local zone", site("zones: [us-east-1a, us-east-1-dfw-2a]")),
     ("a subnet for each zone that is named", site(f"zones: [us-east-1a], {KEPT}{{us-east-1a: {SUBNET}0}}}}")),
     ("subnets, and all of their zones", site(f"{KEPT}{{us-east-1a: {SUBNET}0, us-east-1b: {SUBNET}1}}}}")),

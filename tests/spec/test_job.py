@@ -94,6 +94,7 @@ CLUSTER = cluster_of("""\
       - {name: hall, kind: metal, fabric: {levels: [unit, spine]}}
       - {name: use1, kind: aws, region: us-east-1}
     pools:
+      - {name: any, site: use1, size: {max: 2}, offerings: [{type: [p4d.24xlarge, p5.48xlarge], market: on_demand}]}
       - {name: h100, site: hall, nodes: "n[1-4]", gpu: {model: H100-SXM5-80GB, count: 8}}
       - {name: spot, site: use1, size: {max: 4}, offerings: [{type: p5en.48xlarge, market: spot}]}
     queues: [{name: research}]
@@ -123,6 +124,11 @@ AGAINST: list[tuple[str, str, list[str]]] = [
         "no such model",
         "queue: research\nper_node: {gpus: 8, gpu_model: [H200-SXM5-141GB, H100]}\ncommand: x",
         ["spec.per_node.gpu_model[1] spec.dangling-reference"],
+    ),
+    (
+        "each model of a pool of two",
+        "queue: research\nper_node: {gpus: 8, gpu_model: [A100-SXM4-40GB, H100-SXM5-80GB]}\ncommand: x",
+        [],
     ),
     (
         "too slow for spot",
