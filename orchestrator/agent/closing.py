@@ -5,9 +5,10 @@ Comes in: how units are kept together here, from which uid on jobs run. Goes out
 from, or a rule of the kernel's; what nothing holds is said. Called by: the daemon, at its start.
 
 The service's own bound (a hop limit of 1) stops containers with a network of their own, never a process of the host. So
-units of systemd deny both addresses (IPAddressDeny, by a program in their control group). Where that has no force, as
-under hybrid control groups, a rule for the uids that jobs can have does; those of system users keep their way, since
-EC2 Instance Connect, for one, asks as a user of its own. Each is believed only when an ordinary user was seen to fail.
+units of systemd deny both addresses (IPAddressDeny, by a program in their control group), where that has force: under
+hybrid control groups it has none. And a rule holds for the uids that jobs can have, since a job can leave processes of
+its user outside its unit (a line of cron, a login); those of system users keep their way, as EC2 Instance Connect, for
+one, asks as a user of its own. Each is believed only when an ordinary user was seen to fail.
 """
 
 from __future__ import annotations
@@ -47,13 +48,14 @@ def exposed(config: Config) -> bool:
 
 def close(found: Supervisor, min_uid: int) -> Closed:
     """See the module."""
-    if found.closes:
-        return Closed(ADDRESSES)
+    units = Closed(ADDRESSES) if found.closes else NOTHING
     if os.geteuid() == 0:
         for rule in _rules(min_uid):
             _run(rule)
             if not _reached():
-                return NOTHING
+                return units
+    if found.closes:
+        return units
     log.error(
         "jobs on this node can reach its metadata service, and with it the rights of the instance's role: "
         "nothing here keeps them from it; install nftables or iproute2"
