@@ -86,23 +86,21 @@ def test_only_a_refusal_shows_that_an_address_is_closed(
     assert scope.reaches(address) is reached
 
 
-@pytest.mark.parametrize("holds", ["unit", "nft", "ip", ""])
-def test_the_first_means_that_holds_is_taken_and_none_is_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], holds: str
+@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("holds", ["nft", "ip", ""])
+def test_a_rule_that_holds_is_made_beside_the_units_own_and_where_none_does_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], holds: str, unit: bool
 ) -> None:
     ran: list[str] = []
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(closing, "_run", lambda rule: ran.append(rule[0][0][0]))
     monkeypatch.setattr(closing, "_reached", lambda: holds not in ran)
-    found = closing.close(Supervisor("systemd", "p", closes=holds == "unit"), 1000)
-    wanted = {
-        "unit": (closing.Closed(closing.ADDRESSES), []),
-        "nft": (closing.NOTHING, ["nft"]),
-        "ip": (closing.NOTHING, ["nft", "ip"]),
-        "": (closing.Closed(unenforced=("metadata",)), ["nft", "ip"]),
-    }
-    assert (found, ran) == wanted[holds]
-    assert ("can reach its metadata service" in capsys.readouterr().err) is (holds == "")
+    found = closing.close(Supervisor("systemd", "p", closes=unit), 1000)
+    open_to_jobs = not holds and not unit
+    assert ran == (["nft"] if holds == "nft" else ["nft", "ip"])
+    assert found.addresses == (closing.ADDRESSES if unit else ())
+    assert found.unenforced == (("metadata",) if open_to_jobs else ())
+    assert ("can reach its metadata service" in capsys.readouterr().err) is open_to_jobs
 
 
 # --- from an allocation to properties ---------------------------------------------------------------------------
