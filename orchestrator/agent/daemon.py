@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from orchestrator.agent import closing, device_nodes, former, log, supervisor, worker
+from orchestrator.agent.asking import read_token
 from orchestrator.agent.attempts import Attempts, Wish
 from orchestrator.agent.board import Board
 from orchestrator.agent.channel import Channel, Endpoint, Failure
@@ -20,7 +21,7 @@ from orchestrator.agent.cloud import Metadata, Notices
 from orchestrator.agent.config import Config
 from orchestrator.agent.history import History
 from orchestrator.agent.instance_join import InstanceJoiner, read_name
-from orchestrator.agent.join import Joiner, read_token
+from orchestrator.agent.join import Joiner
 from orchestrator.agent.journal import Journal, JournalError
 from orchestrator.agent.logs import LogServer
 from orchestrator.agent.loop import READ, Loop

@@ -17,13 +17,12 @@ import os
 from dataclasses import dataclass
 
 from orchestrator.agent import former, keypair, log
-from orchestrator.agent.channel import Channel, Failure, Outcome
+from orchestrator.agent.asking import Asker, Joined, read_token, store_token
+from orchestrator.agent.channel import Channel
 from orchestrator.agent.cloud import Metadata, Papers
 from orchestrator.agent.config import Config, ConfigError
-from orchestrator.agent.join import LONGEST_PAUSE_S, PAUSE_S, TIMEOUT_S, Joined, read_token, store_token
 from orchestrator.agent.keypair import KeyPairError
 from orchestrator.agent.loop import Loop
-from orchestrator.agent.sync import problem_text
 from orchestrator.agent.trust import Trust
 from orchestrator.model.codec import CodecError, decode, encode
 from orchestrator.model.failpoints import failpoint
@@ -53,8 +52,7 @@ class InstanceJoiner:
         self._channel = channel
         self._loop = loop
         self._metadata = metadata
-        self._trouble = log.Repeated()
-        self._pause_s = PAUSE_S
+        self._asker = Asker(channel, loop)
         self._begun = False
 
     def join(self, facts: NodeFacts, joined: Joined) -> None:
@@ -62,7 +60,7 @@ class InstanceJoiner:
 
         def have_papers(found: Papers | str) -> None:
             if isinstance(found, str):
-                self._fail(f"can't join: {found}", joined)
+                self._asker.fail(f"can't join: {found}", joined)
                 return
             self._recognize(found, facts, joined)
 
@@ -84,9 +82,9 @@ class InstanceJoiner:
             else:
                 self._ask(papers, facts, joined)
         except (KeyPairError, ConfigError) as error:
-            self._fail(str(error), joined)
+            self._asker.fail(str(error), joined)
         except OSError as error:
-            self._fail(f"{error.filename or self._state_dir}: {error.strerror or error}", joined)
+            self._asker.fail(f"{error.filename or self._state_dir}: {error.strerror or error}", joined)
 
     def _forget(self, known: Name) -> None:
         """The disk is a copy of another instance's: nothing of it may be used, its key least of all."""
@@ -102,27 +100,7 @@ class InstanceJoiner:
         public_key = keypair.lasting(self._state_dir, papers.instance)
         self._channel.use(self._trust.endpoint, self._trust.context(show_key=False))
         message = InstanceJoin(papers.document, papers.signature, facts, public_key)
-        body = json.dumps(encode(message)).encode()
-        self._channel.post(
-            PATH, body, "", lambda outcome: self._done(outcome, papers, joined), timeout_s=TIMEOUT_S
-        )
-
-    def _done(self, outcome: Outcome, papers: Papers, joined: Joined) -> None:
-        if isinstance(outcome, Failure):
-            self._fail(f"can't join: {outcome.error}", joined)
-            return
-        if outcome.status != 200:
-            self._fail(f"can't join: {outcome.status}: {problem_text(outcome.body)}", joined)
-            return
-        try:
-            answer = decode(JoinAnswer, json.loads(outcome.body))
-            self._keep(papers, answer)
-        except (ValueError, CodecError, OSError) as error:
-            self._fail(f"can't join: {error}", joined)
-            return
-        self._pause_s = PAUSE_S
-        log.info(f"joined cluster {answer.cluster} as {answer.node}, which is instance {papers.instance}")
-        joined(answer.token)
+        self._asker.ask(PATH, message, "", lambda answer: self._keep(papers, answer), joined)
 
     def _keep(self, papers: Papers, answer: JoinAnswer) -> None:
         """The token last: with it the node is in. ValueError where the answer is not for this node."""
@@ -142,11 +120,7 @@ class InstanceJoiner:
         store_token(os.path.join(self._state_dir, "token"), answer.token)
         failpoint("join.token.after")
         keypair.done(self._state_dir)
-
-    def _fail(self, why: str, joined: Joined) -> None:
-        self._trouble.error(why)
-        self._loop.after("join", self._pause_s, lambda: joined(None))
-        self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
+        log.info(f"joined cluster {answer.cluster} as {answer.node}, which is instance {papers.instance}")
 
 
 def read_name(state_dir: str) -> Name:

@@ -43,16 +43,15 @@ async def join(hub: Hub, scope: Scope, receive: Receive) -> Response:
     await hub.controller.do(
         JoinNode(request.node, request.facts, tokens.new_id(), tokens.sha256_of(secret), used, shown)
     )
+    return json_of(await let_in(hub, request.node, secret, key))
+
+
+async def let_in(hub: Hub, node: str, secret: str, key: NodeKey | None) -> JoinAnswer:
+    """What a node is answered whose token was recorded; with a certificate for its key, if it has one."""
     await hub.caught_up()  # its first sync must find the token
-    cluster = hub.view.cluster
-    name = cluster.name if cluster is not None else ""
-    return json_of(JoinAnswer(secret, name, certificate_for(hub, request.node, key), request.node))
-
-
-def certificate_for(hub: Hub, node: str, key: NodeKey | None) -> str:
-    """For a node's key, in PEM; empty for none."""
-    authority = hub.tls.nodes if hub.tls is not None else None
-    return authority.sign(node, key) if key is not None and authority is not None else ""
+    cluster, authority = hub.view.cluster, hub.tls.nodes if hub.tls is not None else None
+    certificate = authority.sign(node, key) if key is not None and authority is not None else ""
+    return JoinAnswer(secret, cluster.name if cluster is not None else "", certificate, node)
 
 
 def key_of(hub: Hub, scope: Scope, public_key: str) -> NodeKey | None:

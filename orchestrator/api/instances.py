@@ -58,7 +58,4 @@ async def _admit(hub: Hub, scope: Scope, request: InstanceJoin) -> JoinAnswer:
             fixed.address if fixed is not None else "",
         )
     )
-    await hub.caught_up()  # its first sync must find the token
-    cluster = hub.view.cluster
-    certificate = agents.certificate_for(hub, admitted.node, key)
-    return JoinAnswer(secret, cluster.name if cluster is not None else "", certificate, admitted.node)
+    return await agents.let_in(hub, admitted.node, secret, key)

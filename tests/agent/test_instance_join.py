@@ -8,11 +8,11 @@ from typing import cast
 import pytest
 
 from orchestrator.agent import former, keypair
+from orchestrator.agent.asking import store_token
 from orchestrator.agent.channel import Channel
 from orchestrator.agent.cloud import Metadata, Papers
 from orchestrator.agent.config import Config
 from orchestrator.agent.instance_join import InstanceJoiner, Name, read_name, store_name
-from orchestrator.agent.join import store_token
 from orchestrator.agent.loop import Loop
 from orchestrator.agent.trust import Trust
 from orchestrator.model.clock import SystemClock
