@@ -11,6 +11,7 @@ its document may be in other hands. `gangline token revoke` lets it come anew.
 from __future__ import annotations
 
 from orchestrator.controller import commands
+from orchestrator.controller.capacity import DOUBT_S
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Node, Token
@@ -24,7 +25,7 @@ def admit(desk: Desk, command: commands.AdmitInstance) -> commands.Admitted:
         node = _node(desk.state, command)
     except Refused:
         if desk.elastic is not None:
-            desk.elastic.doubt_facts(desk)
+            desk.elastic.doubt_facts(desk, DOUBT_S)
         raise
     tokens = list(desk.state.tokens.values())
     if any(token.instance == command.instance and token.key != command.key for token in tokens):

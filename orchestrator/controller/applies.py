@@ -14,6 +14,7 @@ from orchestrator.ledger import events
 from orchestrator.ledger.apply_changes import open_apply
 from orchestrator.ledger.records import Apply, ApplyStep
 from orchestrator.model.apply import Outcome, StepState
+from orchestrator.model.change import StepKind
 from orchestrator.model.clock import SECOND
 from orchestrator.model.errors import Conflict, NotFound
 
@@ -63,6 +64,8 @@ def end_step(desk: Desk, command: commands.EndStep) -> None:
     if step.state is not StepState.STARTED:
         raise Conflict("apply.step-not-started", f"step {command.step} of {found.id} is {step.state}")
     _record(desk, events.ApplyStepEnded(found.id, command.step, command.ok, command.hosts), command.by)
+    if step.step.kind is StepKind.STACK and desk.elastic is not None:
+        desk.elastic.doubt_facts(desk, older_s=0)  # what waits for them is bought now, not a minute later
 
 
 def end(desk: Desk, command: commands.EndApply) -> None:

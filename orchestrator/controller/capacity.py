@@ -58,7 +58,7 @@ PASS_EVERY_US = 2 * SECOND  # over capacity, when nothing else stirs: times of r
 LOOK_BUSY_S = 10  # between looks while something comes or goes
 LOOK_CALM_S = 60
 FACTS_S = 60  # between readings of a stack's facts
-DOUBT_S = 10  # the same, where somebody claims to be newer than they are
+DOUBT_S = 10  # the same, where an instance that nobody waits for claims to be newer than they are
 END_AGAIN_S = (
     60  # until an instance that still exists is told to end once more; doubled by each failure to tell
 )
@@ -304,11 +304,11 @@ class Elastic:
             for fleet in mine
         )
 
-    def doubt_facts(self, desk: Desk) -> None:
-        """An instance has come that nobody waits for: the stacks may have made it since their facts were read."""
+    def doubt_facts(self, desk: Desk, older_s: int) -> None:
+        """The stacks may have changed since their facts were read, if that was so many seconds ago: read them again."""
         now_us = desk.clock.monotonic_us()
         for known in self.sites.values():
-            if known.facts_us and _past(now_us, known.facts_us, DOUBT_S):
+            if known.facts_us and _past(now_us, known.facts_us, older_s):
                 known.facts_us = 0
 
     # --- answers --------------------------------------------------------------------------------------------

@@ -140,10 +140,9 @@ class Applier:
         """`only` empty: all hosts. `before`: the recorded spec, which has the pools of hosts that leave."""
         self._spec = spec
         self._stacks = sites.stacks
-        self._bought = frozenset(
-            name for each in (before, spec) if each is not None for name in _bought(each)
-        )
-        self._pools = {pool.name: pool for each in (before, spec) if each is not None for pool in each.pools}
+        specs = [each for each in (before, spec) if each is not None]
+        self._pools = {pool.name: pool for each in specs for pool in each.pools}
+        self._clouds = frozenset(name for each in specs for name in _of_clouds(each))
         self._desk = desk
         self._hosts = sites.hosts
         self._tell = tell
@@ -282,7 +281,7 @@ class Applier:
         """Until nothing runs on them: by the controller, and then by the hosts themselves, since a host may hold what
         no ledger knows. The controller deals with what outlives the deadline, if the policy says so."""
         left = dict.fromkeys(names)
-        strangers = _Strangers(self._hosts, self._clock, self._bought)
+        strangers = _Strangers(None if step.pool in self._clouds else self._hosts, self._clock)
         results: list[HostResult] = []
         told = False
         while left:
@@ -343,7 +342,7 @@ class Applier:
 
     def _accept(self, step: PlanStep, names: list[str]) -> list[HostResult]:
         """Until each answers and is what its pool says."""
-        within_s = BOUGHT_S if self._bought.issuperset(names) else ACCEPT_S
+        within_s = BOUGHT_S if step.pool in self._clouds else ACCEPT_S
         deadline_us = self._clock.monotonic_us() + within_s * SECOND
         results: dict[str, HostResult] = {}
         while True:
@@ -398,16 +397,15 @@ class Applier:
         others = planned | set(self._report.failed)
         now = self._desk.nodes()
         closed = [
-            name
+            (pool.name, name)
             for pool in self._spec.pools
             if self._spec.site_of(pool).kind is not SiteKind.LOCAL
             for name in pool.nodes
             if name in now and "updating" in now[name].marks and name not in others
         ]
-        bought = [name for name in closed if name in self._bought]
-        metal = [name for name in closed if name not in self._bought]
+        metal = [name for pool, name in closed if pool not in self._clouds]
         looked = self._hosts.look(metal) if metal else []
-        for seen in [*looked, *(Seen(name, clean=True) for name in bought)]:
+        for seen in [*looked, *(Seen(name, clean=True) for pool, name in closed if pool in self._clouds)]:
             if seen.clean and not seen.error:
                 self._desk.uncordon(seen.host)
                 self._tell(f"{seen.host}: open again")
@@ -442,10 +440,9 @@ ACTIONS: dict[StepKind, Action] = {
 class _Strangers:
     """What hosts that are idle by the ledger still run, asked of each now and then. `found`: in words, by host."""
 
-    def __init__(self, hosts: Hosts, clock: Clock, silent: frozenset[str]) -> None:
-        """`silent`: nodes that are not reached over SSH; what the controller says of them counts."""
+    def __init__(self, hosts: Hosts | None, clock: Clock) -> None:
+        """`hosts` None: the nodes are a cloud's and not reached over SSH; what the controller says of them counts."""
         self._hosts = hosts
-        self._silent = silent
         self._clock = clock
         self._asked: dict[str, int] = {}
         self.found: dict[str, str] = {}
@@ -454,8 +451,7 @@ class _Strangers:
         """Those of them that say now that they run nothing."""
         now_us = self._clock.monotonic_us()
         due = [name for name in idle if now_us >= self._asked.get(name, 0)]
-        asked = [name for name in due if name not in self._silent]
-        running = self._hosts.running(asked) if asked else {}
+        running = self._hosts.running(due) if due and self._hosts is not None else {}
         self._asked |= {name: now_us + int(ASK_S * SECOND) for name in due}
         self.found |= running
         return [name for name in due if name not in running]
@@ -465,10 +461,9 @@ class _Strangers:
         return "; ".join(f"{words} on {name}" for name, words in self.found.items())
 
 
-def _bought(spec: ClusterSpec) -> list[str]:
-    """Fixed nodes of aws sites."""
-    aws = {site.name for site in spec.sites if site.kind is SiteKind.AWS}
-    return [name for pool in spec.pools if pool.site in aws for name in pool.nodes]
+def _of_clouds(spec: ClusterSpec) -> list[str]:
+    """Pools of aws sites; those that are bought have nodes that no file names."""
+    return [pool.name for pool in spec.pools if spec.site_of(pool).kind is SiteKind.AWS]
 
 
 def _serves(node: NodeNow | None) -> bool:

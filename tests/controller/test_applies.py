@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from orchestrator.model.errors import Conflict, NotFound
 from orchestrator.model.host import Desired, HostFacts, Item, ItemKind, PoolDesired, RoleState
 from orchestrator.model.node import MarkKind
 from orchestrator.planning.digest import digest_of
+from tests.autoscale.scene import elastic, hybrid
 from tests.builders import job
+from tests.controller.clouds import CloudWorld
 from tests.controller.invariants import check_world
 from tests.controller.scenes import ending_of, finish, kinds, on, running, small
 from tests.controller.world import World
@@ -268,3 +271,22 @@ def test_a_drain_asked_for_again_keeps_its_deadline(tmp_path: Path) -> None:
     world.wait(44)
     world.settle(4)
     assert str(world.view.jobs[job_id].state) == "waiting"
+
+
+def test_what_waits_for_a_stack_is_bought_when_its_step_has_ended(tmp_path: Path) -> None:
+    """Not when the controller would have read the stack's facts anyway, up to a minute later."""
+    spec = hybrid(elastic())
+    world = CloudWorld(tmp_path / "state", spec)
+    world.facts_spec = None
+    world.do(commands.ApplyCluster(replace(spec, timezone="Europe/Berlin"), "test"))
+    world.submit(job(nodes=2, gpus=8))
+    world.pass_s(70)  # the facts have just been looked for
+    steps = (PlanStep("use1.stack", StepKind.STACK, "site use1"),)
+    name = world.do(commands.StartApply("alice@ctl", "digest", steps, LEASE_S, "user:alice"))
+    world.do(commands.StartStep(name, "use1.stack", "user:alice"))
+    world.facts_spec = ""
+    world.calm()
+    assert world.sky.alive() == []
+    world.do(commands.EndStep(name, "use1.stack", True, (), "user:alice"))
+    world.calm()
+    assert len(world.sky.alive()) == 2

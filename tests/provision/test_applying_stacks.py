@@ -10,7 +10,7 @@ from orchestrator.model.apply import HostResult, Outcome
 from orchestrator.model.change import ChangeSet, PlanStep, StepKind
 from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind, Update
 from orchestrator.provision.applying import Applier, Report, Sites
-from tests.provision.applied import Paper
+from tests.provision.applied import Paper, PaperNode
 
 CORDON, DRAIN, STACK = StepKind.CORDON, StepKind.DRAIN, StepKind.STACK
 ACCEPT, UNCORDON = StepKind.ACCEPT, StepKind.UNCORDON
@@ -69,6 +69,16 @@ def test_nodes_whose_turn_comes_later_are_held() -> None:
     ]
     assert world.least_open == {"train": 1}
     assert world.asked == 0, "nobody reaches bought nodes over SSH"
+
+
+def test_nodes_that_no_file_names_are_not_reached_over_ssh_either() -> None:
+    """As when a cluster ends whose controller has bought some."""
+    world, stacks = world_of()
+    world.nodes_by_name["train-1"] = PaperNode("train-1")
+    report = run(world, stacks, *batch(1, "train-1")[:3])
+    assert report.outcome is Outcome.DONE
+    assert world.done[-1] == "stack use1 holding nothing"
+    assert world.asked == 0
 
 
 def test_a_node_with_work_waits_for_it() -> None:

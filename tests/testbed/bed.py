@@ -230,11 +230,12 @@ class Bed:
             }
             self._record.write()
 
-    def host(self, name: str, release: str = "12") -> Host:
-        """The host of that name; a new one is added, and is off."""
+    def host(self, name: str, release: str = "12", index: int = 0) -> Host:
+        """The host of that name; a new one is added, and is off. `index`: its place in the network (0: a free one)."""
         if name not in self.hosts:
             taken = {host.machine.index for host in self.hosts.values()}
-            index = next(number for number in range(1, MOST_HOSTS) if number not in taken)
+            index = index or next(number for number in range(1, MOST_HOSTS) if number not in taken)
+            assert index not in taken, f"two hosts with number {index}"
             self.hosts[name] = Host(self, self._machine(name, index, release))
             self.note()
             self._write_ssh_config()
@@ -262,6 +263,12 @@ class Bed:
         for host in found:
             host.used = True
         return found
+
+    def drop(self, name: str) -> None:
+        """The host of that name is off, and nothing of it is left."""
+        self.hosts[name].machine.wipe()
+        del self.hosts[name]
+        self.note()
 
     def ssh(self, host: Host, command: str, feed: str, timeout_s: float) -> Outcome:
         """Run it on the host as `ops`."""
