@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import sys
+import time
 
 import pytest
 
 from tests.aws.fixture import Place
-from tests.cli.lab import Lab
+from tests.cli.lab import Lab, until
 
 PATIENCE_S = 300.0  # for one command: the engine runs up to four times in it
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
@@ -59,6 +62,12 @@ class Cloud:
             out, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == code, f"{process.returncode}\n{out}\n{err}"
         return out + err
+
+    def marked(self, operation: str, rows: str) -> int:
+        """How many things of a kind the account has with a cluster's mark."""
+        found = getattr(self.account.client("ec2"), operation)()[rows]
+        tags = [{tag["Key"] for tag in row.get("Tags", ())} for row in found]
+        return sum("gangline:uid" in keys for keys in tags)
 
     def instances(self) -> dict[str, str]:
         """Running instances, by the node that they are."""
@@ -122,4 +131,47 @@ def test_storage_is_not_lost_unseen(cloud: Cloud) -> None:
     assert len(cloud.account.client("fsx").describe_file_systems()["FileSystems"]) == 1
     cloud.run("apply", file, "--yes", "--consent", "storage/fast")
     assert cloud.account.client("fsx").describe_file_systems()["FileSystems"] == []
+    cloud.run("down")
+
+
+@pytest.mark.parametrize("operation", ["CreateVpc", "CreateLaunchTemplate", "RunInstances"])
+def test_an_apply_that_is_killed_inside_a_stack_step_is_run_again_and_doubles_nothing(
+    cloud: Cloud, operation: str
+) -> None:
+    """The command dies by SIGKILL once the account has heard a call; the engine under it ends as it may."""
+    cloud.write()
+    file = str(cloud.lab.file)
+    with cloud.lab.start("up", file, "--yes") as killed:
+        until(lambda: cloud.account.calls(operation))
+        killed.kill()
+        killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    assert "steps done" in cloud.run("status"), "people must see that something is pending"
+
+    cloud.run("up", file, "--yes")
+
+    assert sorted(cloud.instances()) == ["t-1", "t-2", "t-3"]
+    assert len(cloud.account.bills()) == 3, "an instance was started twice"
+    assert cloud.marked("describe_vpcs", "Vpcs") == 1
+    assert cloud.marked("describe_launch_templates", "LaunchTemplates") == 1
+    cloud.run("plan", file, "--detailed-exitcode")
+    cloud.run("drift", file)
+    cloud.run("destroy", file, "--yes", "lab", "--consent", "storage/fast")
+    assert cloud.marked("describe_vpcs", "Vpcs") == 0
+    cloud.run("down")
+
+
+def test_a_plan_of_a_hundred_nodes(cloud: Cloud) -> None:
+    """The whole command: the file, the engine's preview, drift and looks at the account. Bound: 10 s on two processors
+    that are not busy with others. The figure is printed; the test allows for that."""
+    cloud.write()
+    cloud.run("up", str(cloud.lab.file), "--yes")
+    cloud.account.quota(L_417A185B=100_000)
+    cloud.write(nodes='"t-[1-100]"')
+    began = time.monotonic()
+    said = cloud.run("plan", str(cloud.lab.file))
+    took = time.monotonic() - began
+    sys.stdout.write(f"gangline plan of 100 nodes: {took:.1f} s\n")
+    assert "+ Instance t-[4-100]" in said
+    assert took < 60
     cloud.run("down")
