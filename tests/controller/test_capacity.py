@@ -10,12 +10,12 @@ import pytest
 from orchestrator.controller import commands
 from orchestrator.controller.hands import perform
 from orchestrator.model.attempt import AttemptState, JobState
-from orchestrator.model.capacity import ErrorClass
-from orchestrator.model.cluster import Market, Offering
+from orchestrator.model.capacity import CloudInstance, CloudState, ErrorClass
+from orchestrator.model.cluster import Market, Offering, Site, SiteKind
 from orchestrator.model.errors import Conflict, NotFound, Refused
 from orchestrator.model.job import JobSpec, Stop
 from orchestrator.model.node import MarkKind, NodeFacts
-from orchestrator.provision.cloud import Launch
+from orchestrator.provision.cloud import End, Launch
 from tests.autoscale.scene import elastic, hybrid
 from tests.builders import ALICE, job, pool
 from tests.controller.clouds import CloudWorld
@@ -34,6 +34,19 @@ def world_of(path: Path, **rest: object) -> CloudWorld:
     spec = hybrid(replace(elastic(**rest), offerings=SPOT_THEN_ON_DEMAND))  # type: ignore[arg-type]
     sites = tuple(replace(site, zones=site.zones[:1]) for site in spec.sites)
     return CloudWorld(path / "state", replace(spec, sites=sites))
+
+
+def two_sites(path: Path) -> CloudWorld:
+    """Pools `burst` on `use1` and `west` on `usw2`, in two regions; nothing is turned."""
+    spec = hybrid(elastic(), elastic("west", site="usw2"))
+    west = Site("usw2", SiteKind.AWS, region="us-west-2", zones=("us-west-2a",))
+    return CloudWorld(path / "state", replace(spec, sites=(*spec.sites, west)))
+
+
+def look_at(world: CloudWorld, site: str, *ids: str) -> None:
+    """The site's cloud says that these run."""
+    found = tuple(CloudInstance(name, "intent-0", CloudState.RUNNING, "", 1, "") for name in ids)
+    world.do(commands.Looked(site, world.clock.monotonic_us(), found))
 
 
 def test_a_gang_is_bought_runs_and_is_given_back(tmp_path: Path) -> None:
@@ -170,6 +183,17 @@ def test_instances_that_nobody_knows_are_ended_after_a_grace(tmp_path: Path) -> 
     assert stray.id not in world.sky.alive()
     assert other.id in world.sky.alive()
     assert world.known() == [one for one in world.sky.alive() if one != other.id]
+
+
+def test_looks_at_other_sites_neither_stop_nor_speed_the_clock_of_a_stranger(tmp_path: Path) -> None:
+    world = two_sites(tmp_path)
+    ended = []
+    for second in range(0, 100, 10):
+        look_at(world, "use1", "i-stray")
+        look_at(world, "usw2", *(["i-late"] if second > 60 else []))
+        ended += [(second, one.site.name, one.ids) for one in world.hands.tasks if isinstance(one, End)]
+        world.clock.advance(10)
+    assert ended == [(90, "use1", ("i-stray",))]
 
 
 def test_an_instance_that_is_not_told_of_is_gone_only_after_several_looks(tmp_path: Path) -> None:
