@@ -526,14 +526,23 @@ def shapes(desk: Desk) -> dict[str, Shape]:
 
 
 def check_sites(desk: Desk, spec: ClusterSpec) -> None:
-    """A site stays in the file while something that was bought there may exist: nobody else could end it."""
-    names = {site.name: True for site in spec.sites}
+    """A site stays in the file, and where it is, while something that was bought there may exist: nobody else could
+    find and end it. Conflict else."""
+    wanted = {site.name: site for site in spec.sites}
     for fleet in desk.state.fleets.values():
-        if fleet.intent.site not in names:
+        name, pool = fleet.intent.site, fleet.intent.pool
+        if name not in wanted:
             raise Conflict(
                 "capacity.site-in-use",
-                f"site {fleet.intent.site} still has instances of pool {fleet.intent.pool}",
+                f"site {name} still has instances of pool {pool}",
                 "take its pools out first, wait until `gangline nodes` shows none of theirs, then take the site out",
+            )
+        known = _site(desk, name)
+        if known is not None and (known.kind, known.region) != (wanted[name].kind, wanted[name].region):
+            raise Conflict(
+                "capacity.site-moved",
+                f"site {name} still has instances of pool {pool} in {known.region}",
+                "add a site under another name for the new place, and take this one out once its nodes are gone",
             )
 
 

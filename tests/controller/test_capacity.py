@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -327,6 +328,23 @@ def test_a_site_stays_in_the_file_while_its_instances_exist(tmp_path: Path) -> N
     refused = world.do(commands.ApplyCluster(local, "test"))
     assert isinstance(refused, Conflict)
     assert "use1" in refused.message
+
+
+@pytest.mark.parametrize("change", [{"region": "eu-west-1"}, {"kind": SiteKind.LOCAL}])
+def test_a_site_stays_where_it_is_while_its_instances_exist(tmp_path: Path, change: dict[str, Any]) -> None:
+    world = world_of(tmp_path, idle_s=60)
+    gang = world.submit(GANG_OF_4)
+    world.cycle()
+    here, use1 = world.spec.sites
+    moved = replace(world.spec, sites=(here, replace(use1, **change)), pools=(pool("p"),))
+    refused = world.do(commands.ApplyCluster(moved, "test"))
+    assert isinstance(refused, Conflict)
+    assert "site use1 still has instances of pool burst in us-east-1" in refused.message
+    zones = (here, replace(use1, zones=("us-east-1b",)))
+    assert world.do(commands.ApplyCluster(replace(world.spec, sites=zones), "test")) is None
+    world.do(commands.CancelJob(gang, "user:alice"))
+    world.pass_s(300)
+    assert world.do(commands.ApplyCluster(moved, "test")) is None
 
 
 def test_the_uid_is_minted_once(tmp_path: Path) -> None:
