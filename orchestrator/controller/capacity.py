@@ -546,6 +546,24 @@ def check_sites(desk: Desk, spec: ClusterSpec) -> None:
             )
 
 
+def check_names(desk: Desk, spec: ClusterSpec) -> None:
+    """No listed node has the name of a bought one that comes, stands or is being given up: it would go with that one.
+    Conflict else."""
+    listed = {name: pool.name for pool in spec.pools for name in pool.nodes}
+    asked = [fleet.intent for fleet in desk.state.fleets.values() if fleet.asked]
+    bought = {name: intent.pool for intent in asked for name in intent.nodes}
+    nodes = desk.state.nodes.values()
+    bought.update((node.name, node.pool) for node in nodes if node.instance or node.releasing)
+    for name, pool in bought.items():
+        if name in listed:
+            raise Conflict(
+                "capacity.name-in-use",
+                f"node {name}, which pool {listed[name]} lists, was bought for pool {pool} and is not gone yet",
+                f"list it under another name, or take the nodes of pool {pool} out of the file, wait until `gangline "
+                f"nodes` shows no {name}, and list it then",
+            )
+
+
 def interrupt_node(desk: Desk, command: InterruptNode) -> None:
     """The cloud takes a node's instance back."""
     node = desk.state.nodes.get(command.node)

@@ -167,6 +167,7 @@ def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
                 "a cluster's name is its identity: use another controller, or the old name",
             )
         capacity.check_sites(desk, command.spec)
+        capacity.check_names(desk, command.spec)
         if not command.admin:
             _check_access(known or ClusterSpec(command.spec.name), command)
         body = events.ClusterApplied(command.spec, digest, command.desired, command.commit)

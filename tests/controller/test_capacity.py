@@ -347,6 +347,40 @@ def test_a_site_stays_where_it_is_while_its_instances_exist(tmp_path: Path, chan
     assert world.do(commands.ApplyCluster(moved, "test")) is None
 
 
+@pytest.mark.parametrize("stage", ["asked", "there", "ending", "gone with work left"])
+def test_a_listed_node_has_no_bought_nodes_name(tmp_path: Path, stage: str) -> None:
+    """Whatever the pool is called: one that is bought becomes one that is listed only when its nodes are gone."""
+    world = world_of(tmp_path, idle_s=60)
+    gang = world.submit(GANG_OF_4)
+    if stage == "asked":
+        world.cycle()
+    else:
+        world.ready()
+        world.settle()
+    if stage == "ending":
+        world.do(commands.CancelJob(gang, "user:alice"))
+        world.settle()
+        world.sky.stubborn = True
+        world.pass_s(200)
+    elif stage == "gone with work left":
+        gone = CloudInstance("i-0002", "", CloudState.GONE)
+        world.do(commands.Looked("use1", world.clock.monotonic_us(), (gone,)))
+        assert not world.state.nodes["burst-2"].instance
+    listed = replace(world.spec, pools=(replace(pool("burst"), nodes=("burst-2",)),))
+    refused = world.do(commands.ApplyCluster(listed, "test"))
+    assert isinstance(refused, Conflict), stage
+    assert refused.code == "capacity.name-in-use"
+    others = replace(world.spec, pools=(pool("p"),))
+    assert world.do(commands.ApplyCluster(others, "test")) is None
+    world.sky.stubborn = False
+    world.do(commands.CancelJob(gang, "user:alice", now=True))
+    world.pass_s(1500)
+    assert world.do(commands.ApplyCluster(listed, "test")) is None
+    node = world.state.nodes["burst-2"]
+    assert node.wanted
+    assert not node.releasing
+
+
 def test_the_uid_is_minted_once(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     uid = world.do(commands.NameCluster("user:root"))
