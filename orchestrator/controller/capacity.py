@@ -42,7 +42,7 @@ from orchestrator.model.catalog import Catalog
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import ClusterSpec, Site, SiteKind
 from orchestrator.model.decisions import Buy, CapacityDecision, Cordon, Release, Uncordon
-from orchestrator.model.errors import Conflict, NotFound
+from orchestrator.model.errors import Conflict, InputError, NotFound
 from orchestrator.model.failpoints import failpoint
 from orchestrator.model.ids import intent_id
 from orchestrator.model.node import Mark, MarkKind
@@ -498,19 +498,28 @@ def looked(desk: Desk, command: Looked) -> None:
 
 
 def name_cluster(desk: Desk, command: NameCluster) -> str:
-    """The cluster's uid: as it was set up, as asked for, or a new one."""
+    """The cluster's uid: as it was set up, as asked for, or a new one. Errors as of `check_uid`."""
+    check_uid(desk, command.uid)
     known = desk.state.uid
     if not known:
         known = command.uid or "".join(secrets.choice(UID_SIGNS) for _ in range(UID_LENGTH))
         desk.writer.touched_capacity = True
         desk.writer.record(events.ClusterNamed(known), "cluster", command.by)
-    if command.uid and command.uid != known:
+    return known
+
+
+def check_uid(desk: Desk, uid: str) -> None:
+    """A uid that is asked for (empty: none is) is one, and the cluster has no other. InputError or Conflict else."""
+    known = desk.state.uid
+    if uid and (len(uid) != UID_LENGTH or any(sign not in UID_SIGNS for sign in uid)):
+        words = f"'{uid}' is no uid of a cluster"
+        raise InputError("cluster.bad-uid", words, f"a uid is {UID_LENGTH} small letters and digits")
+    if uid and known and uid != known:
         raise Conflict(
             "cluster.other-uid",
-            f"what this cluster has is marked with {known}, and the stack is of {command.uid}",
+            f"what this cluster has is marked with {known}, and the stack is of {uid}",
             "set `gangline:uid` of the stack to the cluster's own, or use another controller",
         )
-    return known
 
 
 def shapes(desk: Desk) -> dict[str, Shape]:

@@ -156,6 +156,7 @@ def _job(desk: Desk, job_id: int) -> Job:
 
 def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
     """The wanted cluster. Nothing is recorded if it is the same one, and its hosts are to have the same."""
+    capacity.check_uid(desk, command.uid)
     digest = digest_of(command.spec)
     wanted = {one.pool: one.digest for one in command.desired}
     if digest != desk.state.digest or (wanted and wanted != desk.state.recorded):

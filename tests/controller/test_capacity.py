@@ -13,15 +13,16 @@ from orchestrator.controller.hands import perform
 from orchestrator.model.attempt import AttemptState, JobState
 from orchestrator.model.capacity import CloudInstance, CloudState, ErrorClass
 from orchestrator.model.cluster import Market, Offering, Site, SiteKind
-from orchestrator.model.errors import Conflict, NotFound, Refused
+from orchestrator.model.errors import Conflict, InputError, NotFound, Refused
 from orchestrator.model.job import JobSpec, Stop
 from orchestrator.model.node import MarkKind, NodeFacts
 from orchestrator.provision.cloud import End, Launch
 from tests.autoscale.scene import elastic, hybrid
-from tests.builders import ALICE, job, pool
+from tests.builders import ALICE, cluster, job, pool
 from tests.controller.clouds import CloudWorld
 from tests.controller.invariants import check_state
 from tests.controller.scenes import finish, kinds, ledger
+from tests.controller.world import World
 
 GANG_OF_4 = job(nodes=4, gpus=8)
 SPOT_THEN_ON_DEMAND = (
@@ -388,6 +389,29 @@ def test_the_uid_is_minted_once(tmp_path: Path) -> None:
     assert world.do(commands.NameCluster("user:root", uid)) == uid
     assert isinstance(world.do(commands.NameCluster("user:root", "another00000")), Conflict)
     assert kinds(world).count("cluster.named") == 1
+
+
+@pytest.mark.parametrize(
+    ("uid", "code"),
+    [
+        ("another00000", "cluster.other-uid"),
+        ("SHOUTING0000", "cluster.bad-uid"),
+        ("short", "cluster.bad-uid"),
+    ],
+)
+def test_a_file_with_a_wrong_uid_records_nothing(tmp_path: Path, uid: str, code: str) -> None:
+    world = world_of(tmp_path)
+    before = kinds(world)
+    refused = world.do(commands.ApplyCluster(replace(world.spec, timezone="Europe/Berlin"), "test", uid=uid))
+    assert refused.code == code
+    assert kinds(world) == before
+    assert world.state.cluster == world.spec
+
+
+def test_a_wrong_uid_names_no_cluster(tmp_path: Path) -> None:
+    world = World(tmp_path / "state", cluster())
+    assert isinstance(world.do(commands.NameCluster("user:root", "no uid at all")), InputError)
+    assert world.state.uid == ""
 
 
 @pytest.mark.parametrize(
