@@ -130,9 +130,16 @@ class Elastic:
     digests: dict[str, str] = field(default_factory=dict)
     reasons: dict[ClassKey, Reason] = field(default_factory=dict)
 
-    def forget(self) -> None:
-        """State was read anew: what was decided since the last commit is not in it."""
+    def forget(self, now_us: int) -> None:
+        """State was read anew: what was decided since the last commit is not in it, nor what was answered. So all that
+        is being asked is asked again; for a launch that is a look first, from `now_us` (monotonic) on."""
         self.fresh = {}
+        self.unsure.update((intent, Unsure(now_us, calls)) for intent, calls in self.calls.items())
+        self.calls = {}
+        for known in self.sites.values():
+            known.facts_us = 0 if known.asking else known.facts_us
+            known.looked_us = 0 if known.looking else known.looked_us
+            known.asking = known.looking = False
 
     # --- the pass -------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class Desk:
         """What was heard may not be in the ledger: let every node tell again."""
         self.told, self.acked, self.wants_inventory, self.spent = {}, {}, {}, {}
         if self.elastic is not None:
-            self.elastic.forget()
+            self.elastic.forget(self.clock.monotonic_us())
 
     def touch_jobs_on(self, node: str) -> None:
         """Jobs with a share on the node look different now, or should be told something else there."""

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.controller import commands
+from orchestrator.controller import commands, intake
 from orchestrator.controller.hands import perform
+from orchestrator.controller.inbox import Item
+from orchestrator.controller.loop import MOST_AGAIN
 from orchestrator.model.attempt import AttemptState, JobState
 from orchestrator.model.capacity import CloudInstance, CloudState, ErrorClass
 from orchestrator.model.cluster import Market, Offering, Site, SiteKind
@@ -22,7 +24,7 @@ from tests.builders import ALICE, cluster, job, pool
 from tests.controller.clouds import CloudWorld
 from tests.controller.invariants import check_state
 from tests.controller.scenes import finish, kinds, ledger
-from tests.controller.world import World
+from tests.controller.world import Answered, World
 
 GANG_OF_4 = job(nodes=4, gpus=8)
 SPOT_THEN_ON_DEMAND = (
@@ -171,6 +173,48 @@ def test_a_controller_that_dies_doubles_nothing(tmp_path: Path, done: str) -> No
     world.pass_s(60)
     assert len(world.sky.machines) == 4
     assert world.known() == world.sky.alive()
+
+
+def drop_answers(world: CloudWorld, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """All tasks are performed, in a cycle in which too much fails for their answers to be looked at; their kinds."""
+
+    def broken(desk: Any, command: commands.ResetCapacity) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setitem(intake.HANDLERS, commands.ResetCapacity, broken)
+    tasks, world.hands.tasks = world.hands.tasks, []
+    answers = [perform(task, lambda site: world.sky, world.facts) for task in tasks]
+    for command in [*[commands.ResetCapacity("burst", "root")] * MOST_AGAIN, *answers]:
+        world.inbox.put(Item(command, Answered()))  # type: ignore[arg-type]
+    world.cycle()
+    return [type(task).__name__ for task in tasks]
+
+
+def test_facts_and_looks_that_a_failed_cycle_drops_are_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of(tmp_path)
+    world.kill_controller()
+    world.start_controller()
+    world.cycle()
+    assert drop_answers(world, monkeypatch) == ["Ask", "Look"]
+    assert [type(task).__name__ for task in world.hands.tasks] == ["Ask", "Look"]
+    world.submit(GANG_OF_4)
+    world.calm()
+    assert len(world.sky.alive()) == 4
+
+
+def test_a_launch_whose_answer_a_failed_cycle_drops_is_found_by_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of(tmp_path)
+    world.submit(GANG_OF_4)
+    world.cycle()
+    assert "Launch" in drop_answers(world, monkeypatch)
+    assert world.known() == []
+    world.pass_s(20)
+    assert world.known() == world.sky.alive()
+    assert len(world.sky.calls) == 1
 
 
 def test_instances_that_nobody_knows_are_ended_after_a_grace(tmp_path: Path) -> None:
