@@ -19,7 +19,7 @@ from orchestrator.autoscale.room import Room, survey
 from orchestrator.ledger.limits import Amounts, limit_reason
 from orchestrator.ledger.records import Job
 from orchestrator.ledger.state import ClassKey, State, gang_amounts
-from orchestrator.model.capacity import Offer, OfferingKey
+from orchestrator.model.capacity import Circuit, Offer, OfferingKey
 from orchestrator.model.cluster import Pool
 from orchestrator.model.decisions import Buy, CapacityDecision, Reporter
 from orchestrator.model.need import need_of, suits
@@ -44,6 +44,8 @@ class Pass:
     purse: Purse
     pools: list[Pool]
     sizes: dict[str, int]  # nodes of each pool that exist, come, or are being ended
+    circuits: dict[OfferingKey, Circuit]  # of offerings that were tried; this pass's own failures are in them
+    boot_failures: dict[str, int]  # by pool, in a row, with those of this pass
     decisions: list[CapacityDecision] = field(default_factory=list)
     closed: dict[str, int] = field(default_factory=dict)  # pool -> the job that buys there first
     launches: dict[OfferingKey, int] = field(default_factory=dict)  # under way, by offering
@@ -88,6 +90,8 @@ def _open(state: State, offers: tuple[Offer, ...], policy: Policy, now_us: int, 
         purse=open_purse(state, policy, now_us),
         pools=pools,
         sizes={pool.name: 0 for pool in pools},
+        circuits=dict(state.circuits),
+        boot_failures=dict(state.boot_failures),
     )
     run.names = dict.fromkeys(state.nodes, True)
     for fleet in state.fleets.values():

@@ -386,6 +386,32 @@ def test_a_boot_that_is_too_slow_lets_its_offering_rest() -> None:
     assert isinstance(buy, Buy)
     assert release.failed
     assert scene.state.nodes[late].instance in release.instances
+    assert buy.offer.key.zone == B, "the same pass knows that the other one rests"
+
+
+def test_what_did_not_boot_is_not_bought_again_in_the_same_pass() -> None:
+    """Also where nothing else is on offer; the rest of each launch that failed is longer than the one before."""
+    scene = Scene(hybrid(elastic(boot_s=100)), (offer(),))
+    scene.submit(job(nodes=1, gpus=8))
+    scene.bought(ready=False)
+    scene.submit(job(nodes=1, gpus=8, cores=2))
+    scene.bought(ready=False)
+    scene.wait(100)
+    first, second = scene.look()
+    assert isinstance(first, Release)
+    assert isinstance(second, Release)
+    assert second.retry_us - scene.now_us >= 120 * SECOND > first.retry_us - scene.now_us
+    assert scene.reason_of(1).code == "wait.capacity"
+
+
+def test_the_breaker_opens_in_the_pass_that_sees_the_last_failure() -> None:
+    scene = Scene(hybrid(elastic(most=8, boot_s=100)))
+    scene.policy = Policy(most_boot_failures=4)
+    scene.submit(GANG_OF_4)
+    scene.bought(ready=False)
+    scene.wait(100)
+    assert kinds(scene) == ["Release"]
+    assert "4 nodes in a row" in scene.reason_of(1).sentence()
 
 
 # --- giving back ----------------------------------------------------------------------------------------------
