@@ -302,6 +302,23 @@ def test_a_gang_with_a_node_lacking_is_bought_that_one_alone() -> None:
     assert buy.nodes == ("burst-4",)
 
 
+# --- what stands is paid for --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hours", [(20, 1), (1, 20), (10, 20, 1)])
+def test_a_shared_node_is_committed_until_its_last_job_must_be_over(hours: tuple[int, ...]) -> None:
+    """Whichever of them was submitted last: 20 hours of one node leave the month no room for 2 more of another."""
+    scene = Scene(hybrid(elastic(), budgets=(budget(month=1125),)), (offer(),))
+    for each in hours:
+        scene.submit(job(gpus=2, time_limit_s=each * HOUR_S))
+    scene.join(*scene.launch(*scene.carry_out()))
+    scene.look()
+    assert len([one for one in scene.state.jobs.values() if one.attempt is not None]) == len(hours)
+    scene.submit(job(nodes=1, gpus=8, time_limit_s=2 * HOUR_S))
+    assert scene.look() == ()
+    assert scene.reason_of(len(hours) + 1).code == "wait.budget"
+
+
 # --- names, circuits ------------------------------------------------------------------------------------------
 
 
