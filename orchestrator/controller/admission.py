@@ -47,6 +47,7 @@ def admit(desk: Desk, command: commands.AdmitInstance) -> commands.Admitted:
         address=command.address,
     )
     desk.writer.token(command.token_id, body, by)
+    desk.writer.touched_nodes[node.name] = True
     return commands.Admitted(node.name)
 
 
