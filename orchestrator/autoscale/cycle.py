@@ -111,23 +111,32 @@ def _cover_what_waits(run: Pass, work_budget: int, waits: Mapping[ClassKey, Reas
     debits: list[tuple[str, Amounts]] = []
     blocked: dict[ClassKey, bool] = {}
     try:
-        for key, job in islice(_in_order(run, waits), work_budget):
-            if key not in blocked and not _cover(run, key, job, debits):
+        for key, job in islice(_in_order(run, waits, blocked), work_budget):
+            if not _cover(run, key, job, debits):
                 blocked[key] = True
     finally:
         for scope, amounts in reversed(debits):
             run.state.limits.release(scope, amounts)
 
 
-def _in_order(run: Pass, waits: Mapping[ClassKey, Reason]) -> Iterator[tuple[ClassKey, Job]]:
-    """Jobs that more nodes would help, by priority, then id, over all classes."""
-    rows = []
-    for number, (key, found) in enumerate(run.state.classes.items()):
-        why = waits.get(key)
-        if why is not None and why.code in MORE_NODES_HELP:
-            rows.append([(place, number, key) for place in found.waiting])
-    for place, _, key in heapq.merge(*rows):
-        yield key, run.state.jobs[place.job]
+def _in_order(
+    run: Pass, waits: Mapping[ClassKey, Reason], blocked: Mapping[ClassKey, bool]
+) -> Iterator[tuple[ClassKey, Job]]:
+    """Jobs that more nodes would help, by priority, then id, over all classes; of a class that `blocked` gets meanwhile
+    no more, so that it costs those behind it one probe however many jobs it has."""
+    classes = [
+        found
+        for key, found in run.state.classes.items()
+        if key in waits and waits[key].code in MORE_NODES_HELP
+    ]
+    heads = [(found.waiting[0], number, 0) for number, found in enumerate(classes)]
+    heapq.heapify(heads)
+    while heads:
+        place, number, at = heapq.heappop(heads)
+        found = classes[number]
+        yield found.key, run.state.jobs[place.job]
+        if found.key not in blocked and at + 1 < len(found.waiting):
+            heapq.heappush(heads, (found.waiting[at + 1], number, at + 1))
 
 
 def _cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]) -> bool:

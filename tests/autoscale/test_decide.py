@@ -536,6 +536,28 @@ def test_a_pass_is_bounded_by_its_work_budget() -> None:
     assert len(looked) == 1, "an offering whose launches are all under way is waited for"
 
 
+def test_many_jobs_that_get_nothing_do_not_keep_others_from_being_looked_at() -> None:
+    """A class that is blocked costs one probe, however many jobs it has."""
+    scene = Scene()
+    for _ in range(50):
+        scene.submit(job(nodes=5, gpus=8))
+    for _ in range(50):
+        scene.submit(job(nodes=6, gpus=8))
+    last = scene.submit(job(nodes=1, gpus=8))
+    (buy,) = scene.look(budget=3)
+    assert isinstance(buy, Buy)
+    assert buy.job == last
+
+
+def test_jobs_are_looked_at_by_priority_and_age_over_all_classes() -> None:
+    scene = Scene(hybrid(elastic(most=3)))
+    for cores, priority in ((1, 0), (2, 5), (1, 5), (2, 0)):
+        scene.submit(job(nodes=1, gpus=8, cores=cores, priority=priority))
+    scene.launch(*scene.carry_out())
+    scene.carry_out()
+    assert [fleet.intent.job for fleet in scene.state.fleets.values()] == [2, 3, 1]
+
+
 def test_a_node_of_two_sizes_holds_what_it_holds() -> None:
     """Tasks count by what each offering's node takes."""
     half = Shape(4, 48, 256 << 30)
