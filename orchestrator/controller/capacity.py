@@ -80,12 +80,11 @@ class Unsure:
 
 @dataclass(slots=True)
 class Ending:
-    """An instance that is being ended: when to tell the cloud (again), how often that failed, and how."""
+    """An instance that is being ended: when to tell the cloud (again), how often in a row that failed, and how last."""
 
     next_us: int
     failures: int = 0
     error: str = ""
-    told: bool = False
 
 
 @dataclass(slots=True)
@@ -268,7 +267,7 @@ class Elastic:
     def _end_all(self, desk: Desk, now_us: int) -> None:
         """Tell the cloud of every instance that is to end, and of strangers that have been seen for long."""
         due: dict[str, list[str]] = {}
-        wanted: dict[str, bool] = {}
+        wanted = {name: True for known in self.sites.values() for name in known.strangers}
         for fleet in desk.state.fleets.values():
             for one in fleet.instances:
                 if one.releasing_us:
@@ -384,22 +383,28 @@ class Elastic:
 
     def ended(self, desk: Desk, command: EndAnswered) -> None:
         """The cloud knows, or could not be told: it is told again, and people can see it."""
+        changed: dict[str, bool] = {}
         for name in command.ids:
             known = self.ending.get(name)
             if known is None:
+                changed[name] = bool(command.error)
                 continue
-            desk.writer.touched_capacity = desk.writer.touched_capacity or known.error != command.error
-            known.told, known.error = not command.error, command.error
+            changed[name] = known.error != command.error
+            known.error = command.error
             known.failures = known.failures + 1 if command.error else 0
-        if command.error:
-            log.warning("instances %s were not ended: %s", ", ".join(command.ids), command.error)
+        news = [name for name, is_news in changed.items() if is_news]
+        desk.writer.touched_capacity = desk.writer.touched_capacity or bool(news)
+        if command.error and news:
+            log.warning("instances %s were not ended: %s", ", ".join(news), command.error)
 
     # --- what a cloud says exists ---------------------------------------------------------------------------
 
     def looked(self, desk: Desk, command: Looked) -> None:
         """Compare both ways. A look that failed proves nothing."""
         known = self.sites.setdefault(command.site, OneSite())
-        known.looking, known.look_error = False, command.error
+        known.looking = False
+        _tell_change(command.site, known.look_error, command.error)
+        known.look_error = command.error
         if command.error or desk.state.recovering:
             return
         there = {one.id: one for one in command.instances}
@@ -461,6 +466,7 @@ class Elastic:
     def _strangers(self, desk: Desk, known: OneSite, command: Looked) -> None:
         """Instances with this cluster's marks that no intent knows: ended when a second look at their site, a grace
         later, finds them. What belongs to an intent that is still open is not one."""
+        now_us = desk.clock.monotonic_us()
         seen: dict[str, int] = {}
         ripe: list[str] = []
         for one in command.instances:
@@ -469,12 +475,15 @@ class Elastic:
             if not alive or one.id in desk.state.instances or (fleet is not None and fleet.asked):
                 continue
             seen[one.id] = known.strangers.get(one.id, command.asked_us)
-            if one.id in known.strangers and _past(command.asked_us, seen[one.id], GRACE_S):
+            due = one.id not in self.ending or self.ending[one.id].next_us <= now_us
+            if due and one.id in known.strangers and _past(command.asked_us, seen[one.id], GRACE_S):
                 ripe.append(one.id)
         known.strangers = seen
+        news = [name for name in ripe if name not in self.ending]
+        if news:
+            log.warning("instances that no intent knows are ended: %s", ", ".join(news))
         if ripe:
-            log.warning("instances that no intent knows are ended: %s", ", ".join(ripe))
-            self._end(_site(desk, command.site), tuple(ripe), desk.clock.monotonic_us())
+            self._end(_site(desk, command.site), tuple(ripe), now_us)
 
 
 # --- commands -------------------------------------------------------------------------------------------------
@@ -635,6 +644,14 @@ def digest_for(desk: Desk, site: str) -> str:
 def _site(desk: Desk, name: str) -> Site | None:
     sites = desk.state.cluster.sites if desk.state.cluster is not None else ()
     return next((site for site in sites if site.name == name), None)
+
+
+def _tell_change(site: str, before: str, error: str) -> None:
+    """The log says once that nobody can see what exists on a site, and once that it is seen again."""
+    if error and error != before:
+        log.warning("what exists on %s can't be seen, and is taken for as it was: %s", site, error)
+    elif before and not error:
+        log.info("what exists on %s is seen again", site)
 
 
 def _past(now_us: int, since_us: int, seconds: int) -> bool:

@@ -303,6 +303,41 @@ def test_what_cannot_be_ended_is_told_again(tmp_path: Path) -> None:
     assert world.sky.alive() == world.known() == []
 
 
+def test_a_cloud_that_tells_nothing_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And again when it says something else; neither is what can't be ended told over and over."""
+    world = world_of(tmp_path, most=1)
+    world.submit(job(nodes=1, gpus=8))
+    world.ready()
+    world.sky.blind = True
+    world.pass_s(300)
+    for words in ("timeout", "refused", "refused", ""):
+        world.do(commands.Looked("use1", world.clock.monotonic_us(), error=words))
+    told = [
+        record.getMessage().rpartition(": ")[2] for record in caplog.records if "can't be seen" in record.msg
+    ]
+    assert told == ["read timeout", "timeout", "refused"]
+
+
+def test_what_can_not_be_ended_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    world = world_of(tmp_path, most=1, boot_s=60)
+    world.submit(job(nodes=1, gpus=8))
+    world.calm()
+    stray = world.sky._start(next(iter(world.state.fleets.values())).intent, f"{world.state.uid}-stray")
+    world.sky.stubborn = True
+    world.pass_s(1800)
+    told = [record.getMessage() for record in caplog.records if "end" in record.msg]
+    assert sorted(told) == [
+        "instances i-0001 were not ended: not allowed to end instances",
+        "instances i-0002 were not ended: not allowed to end instances",
+        "instances that no intent knows are ended: i-0002",
+    ]
+    world.sky.stubborn = False
+    world.pass_s(900)
+    assert stray.id not in world.sky.alive()
+
+
 def test_no_facts_no_launch(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.facts_spec = None
