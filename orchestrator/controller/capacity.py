@@ -415,6 +415,7 @@ class Elastic:
                 self._settle(desk, fleet, command)
             else:
                 self._compare(desk, fleet, there, command.asked_us)
+        self.missed = {name: found for name, found in self.missed.items() if name in desk.state.instances}
         self._strangers(desk, known, command)
 
     def _settle(self, desk: Desk, fleet: Fleet, command: Looked) -> None:

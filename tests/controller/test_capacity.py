@@ -253,6 +253,7 @@ def test_an_instance_that_is_not_told_of_is_gone_only_after_several_looks(tmp_pa
     world.sky.machines["i-0001"].shown_us = 1 << 62
     world.pass_s(400)
     assert "i-0001" not in world.known()
+    assert world.core._elastic.missed == {}, "looks without it are not counted for ever"
 
 
 def test_a_member_that_dies_ends_the_gang(tmp_path: Path) -> None:
