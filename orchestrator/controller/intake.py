@@ -15,6 +15,7 @@ from orchestrator.controller import (
     applies,
     capacity,
     commands,
+    node_tokens,
     outcome,
     recover,
     sync,
@@ -261,18 +262,13 @@ def join_node(desk: Desk, command: commands.JoinNode) -> None:
             f"this join token has let node {node.name} in with another key pair already",
             "an admin makes a new one: `gangline token create --role join`",
         )
-    gone = [token.id for token in desk.state.tokens.values() if _is_of(node, token)]
-    for token_id in dict.fromkeys([*gone, *([used.id] if used is not None else [])]):
-        desk.writer.token(token_id, events.TokenRevoked(token_id), by)
+    node_tokens.revoke(desk, node.name, by)
+    if used is not None and used.id in desk.state.tokens:
+        desk.writer.token(used.id, events.TokenRevoked(used.id), by)
     if used is not None and command.key:
         _spend(desk, used, command.key, by)
     body = events.TokenCreated(command.token_id, command.sha256, "node", node.name, key=command.key)
     desk.writer.token(command.token_id, body, by)
-
-
-def _is_of(node: Node, token: Token) -> bool:
-    """Its own tokens, and the join tokens that it has spent."""
-    return token.name == node.name and (token.role == "node" or (token.role == "join" and token.key != ""))
 
 
 def _spend(desk: Desk, used: Token, key: str, by: str) -> None:

@@ -15,7 +15,7 @@ from orchestrator.model.clock import SECOND
 from orchestrator.model.errors import Refused
 from orchestrator.model.instance import Ending, EndingKind
 from orchestrator.model.node import Hardware, MarkKind
-from tests.builders import cluster, job, pool
+from tests.builders import cluster, facts, job, pool
 from tests.controller.clouds import CloudWorld
 from tests.controller.scenes import finish, ledger
 from tests.controller.test_capacity import GANG_OF_4, world_of
@@ -120,6 +120,18 @@ def test_another_instance_in_a_fixed_nodes_place_is_no_changed_machine(tmp_path:
         assert node.address == address
     world.do(AdmitInstance("i-2", "p-1", "tok-again", "ab" * 32, OTHER_KEY, "10.64.0.9"))
     assert node.hardware == Hardware("machine of i-2"), "the same instance is the same machine"
+
+
+def test_an_instance_that_is_let_in_ends_what_let_its_node_in_before(tmp_path: Path) -> None:
+    """Its own token, and a join token that it has spent; one that an admin has made since still lets somebody in."""
+    world = World(tmp_path / "s", cluster(pool("p", nodes=2)))
+    for name in ("spent", "fresh"):
+        world.do(commands.CreateToken(name, name * 8, "join", "p-1", "user:root"))
+    world.do(commands.JoinNode("p-1", facts(pool("p")), "own", "ab" * 32, "spent", KEY))
+    assert set(world.state.tokens) == {"spent", "fresh", "own"}
+    assert admit(world, "i-1", fixed="p-1") == "p-1"
+    assert [token.id for token in world.state.tokens.values() if token.role != "node"] == ["fresh"]
+    assert tokens_of(world, "p-1") == [("i-1", KEY)]
 
 
 def test_where_an_instance_was_let_in_is_seen_at_once(tmp_path: Path) -> None:
