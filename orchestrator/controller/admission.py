@@ -10,7 +10,7 @@ its document may be in other hands. `gangline token revoke` lets it come anew.
 
 from __future__ import annotations
 
-from orchestrator.controller import commands, node_tokens
+from orchestrator.controller import capacity_tasks, commands, node_tokens
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Node
@@ -23,8 +23,7 @@ def admit(desk: Desk, command: commands.AdmitInstance) -> commands.Admitted:
     try:
         node = _node(desk.state, command)
     except Refused:
-        if desk.elastic is not None:
-            desk.elastic.doubt_facts(desk)
+        capacity_tasks.doubt_facts(desk)
         raise
     tokens = desk.state.tokens.values()
     if any(token.instance == command.instance and token.key != command.key for token in tokens):

@@ -1,7 +1,8 @@
 """What becomes of a bought node: proved, told to leave, gone.
 
 Comes in: facts of nodes, answers of clouds, the notices that nodes and people pass on. Goes out: recorded facts. Called
-by: capacity (once a cycle, for decisions, for looks, for people's word), sync (what a node's cloud has told it).
+by: capacity (once a cycle, and for decisions), capacity_answers (looks), capacity_commands (people's word), sync (what
+a node's cloud has told it).
 """
 
 from __future__ import annotations
