@@ -1,7 +1,7 @@
 """When an offering that failed is tried again.
 
 Comes in: the class of the error, how often it failed in a row, the intent that failed, the time. Goes out: a time.
-Called by: cycle (nodes that did not boot), controller.capacity (refused launches; the event keeps the time).
+Called by: cycle (nodes that did not boot), controller.capacity_answers (refused launches; the event keeps the time).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from orchestrator.autoscale.room import Room, survey
 from orchestrator.ledger.limits import Amounts, limit_reason
 from orchestrator.ledger.records import Job
 from orchestrator.ledger.state import ClassKey, State, gang_amounts
-from orchestrator.model.capacity import Offer, OfferingKey
+from orchestrator.model.capacity import Circuit, Offer, OfferingKey
 from orchestrator.model.cluster import Pool
 from orchestrator.model.decisions import Buy, CapacityDecision, Reporter
 from orchestrator.model.need import need_of, suits
@@ -44,6 +44,8 @@ class Pass:
     purse: Purse
     pools: list[Pool]
     sizes: dict[str, int]  # nodes of each pool that exist, come, or are being ended
+    circuits: dict[OfferingKey, Circuit]  # of offerings that were tried; this pass's own failures are in them
+    boot_failures: dict[str, int]  # by pool, in a row, with those of this pass
     decisions: list[CapacityDecision] = field(default_factory=list)
     closed: dict[str, int] = field(default_factory=dict)  # pool -> the job that buys there first
     launches: dict[OfferingKey, int] = field(default_factory=dict)  # under way, by offering
@@ -88,6 +90,8 @@ def _open(state: State, offers: tuple[Offer, ...], policy: Policy, now_us: int, 
         purse=open_purse(state, policy, now_us),
         pools=pools,
         sizes={pool.name: 0 for pool in pools},
+        circuits=dict(state.circuits),
+        boot_failures=dict(state.boot_failures),
     )
     run.names = dict.fromkeys(state.nodes, True)
     for fleet in state.fleets.values():
@@ -107,23 +111,32 @@ def _cover_what_waits(run: Pass, work_budget: int, waits: Mapping[ClassKey, Reas
     debits: list[tuple[str, Amounts]] = []
     blocked: dict[ClassKey, bool] = {}
     try:
-        for key, job in islice(_in_order(run, waits), work_budget):
-            if key not in blocked and not _cover(run, key, job, debits):
+        for key, job in islice(_in_order(run, waits, blocked), work_budget):
+            if not _cover(run, key, job, debits):
                 blocked[key] = True
     finally:
         for scope, amounts in reversed(debits):
             run.state.limits.release(scope, amounts)
 
 
-def _in_order(run: Pass, waits: Mapping[ClassKey, Reason]) -> Iterator[tuple[ClassKey, Job]]:
-    """Jobs that more nodes would help, by priority, then id, over all classes."""
-    rows = []
-    for number, (key, found) in enumerate(run.state.classes.items()):
-        why = waits.get(key)
-        if why is not None and why.code in MORE_NODES_HELP:
-            rows.append([(place, number, key) for place in found.waiting])
-    for place, _, key in heapq.merge(*rows):
-        yield key, run.state.jobs[place.job]
+def _in_order(
+    run: Pass, waits: Mapping[ClassKey, Reason], blocked: Mapping[ClassKey, bool]
+) -> Iterator[tuple[ClassKey, Job]]:
+    """Jobs that more nodes would help, by priority, then id, over all classes; of a class that `blocked` gets meanwhile
+    no more, so that it costs those behind it one probe however many jobs it has."""
+    classes = [
+        found
+        for key, found in run.state.classes.items()
+        if key in waits and waits[key].code in MORE_NODES_HELP
+    ]
+    heads = [(found.waiting[0], number, 0) for number, found in enumerate(classes)]
+    heapq.heapify(heads)
+    while heads:
+        place, number, at = heapq.heappop(heads)
+        found = classes[number]
+        yield found.key, run.state.jobs[place.job]
+        if found.key not in blocked and at + 1 < len(found.waiting):
+            heapq.heappush(heads, (found.waiting[at + 1], number, at + 1))
 
 
 def _cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]) -> bool:

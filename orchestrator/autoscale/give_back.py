@@ -16,7 +16,7 @@ from orchestrator.autoscale.backoff import retry_us
 from orchestrator.autoscale.money import floor_of
 from orchestrator.autoscale.room import held
 from orchestrator.ledger.records import Bought, Fleet, Node
-from orchestrator.model.capacity import ErrorClass
+from orchestrator.model.capacity import Circuit, ErrorClass
 from orchestrator.model.cluster import Pool
 from orchestrator.model.decisions import Cordon, Release, Uncordon
 from orchestrator.model.node import MarkKind
@@ -56,13 +56,19 @@ def those_that_do_not_boot(run: Pass) -> None:
             and run.now_us - one.launched_us >= deadline_s * SECOND_US
         )
         if late:
-            circuit = run.state.circuits.get(fleet.intent.offering)
-            failures = circuit.failures + 1 if circuit is not None else 1
-            again_us = retry_us(ErrorClass.CAPACITY, failures, fleet.intent.id, run.now_us)
-            why = f"not ready {deadline_s} s after its launch"
-            run.decisions.append(Release(fleet.intent.id, late, why, failed=True, retry_us=again_us))
-            for name in late:
-                _forget(run, fleet, name)
+            _give_up(run, fleet, late, f"not ready {deadline_s} s after its launch")
+
+
+def _give_up(run: Pass, fleet: Fleet, late: tuple[str, ...], why: str) -> None:
+    """As the ledger will have it, so that this very pass does not buy the same again."""
+    key, pool = fleet.intent.offering, fleet.intent.pool
+    circuit = run.circuits.get(key, Circuit(key))
+    again_us = retry_us(ErrorClass.CAPACITY, circuit.failures + 1, fleet.intent.id, run.now_us)
+    run.decisions.append(Release(fleet.intent.id, late, why, failed=True, retry_us=again_us))
+    run.circuits[key] = circuit.failed(ErrorClass.CAPACITY, why, again_us)
+    run.boot_failures[pool] = run.boot_failures.get(pool, 0) + len(late)
+    for name in late:
+        _forget(run, fleet, name)
 
 
 def _forget(run: Pass, fleet: Fleet, instance: str) -> None:

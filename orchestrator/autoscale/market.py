@@ -120,7 +120,7 @@ def _refusal(
 
 def _stopped(run: Pass, pool: Pool) -> str:
     """What stops all of a pool's offerings; empty if nothing does."""
-    failures = run.state.boot_failures.get(pool.name, 0)
+    failures = run.boot_failures.get(pool.name, 0)
     if failures >= run.policy.most_boot_failures:
         return f"{failures} nodes in a row did not become ready in time"
     halt = run.state.halts.get(pool.site)
@@ -137,7 +137,7 @@ def _under_way(run: Pass, site: str) -> bool:
 
 
 def _circuit(run: Pass, offer: Offer) -> Circuit:
-    return run.state.circuits.get(offer.key, Circuit(offer.key))
+    return run.circuits.get(offer.key, Circuit(offer.key))
 
 
 def _rests(run: Pass, offer: Offer) -> Circuit | None:
@@ -145,7 +145,7 @@ def _rests(run: Pass, offer: Offer) -> Circuit | None:
     mine = _circuit(run, offer)
     if run.now_us < mine.retry_us:
         return mine
-    for key, circuit in run.state.circuits.items():
+    for key, circuit in run.circuits.items():
         alike = (key.pool, key.type, key.market) == offer.key[:3]
         if alike and circuit.fault is ErrorClass.QUOTA and run.now_us < circuit.retry_us:
             return circuit

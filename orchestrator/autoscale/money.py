@@ -143,9 +143,11 @@ class _Ends:
             attempt = job.attempt
             if attempt is None:
                 continue
+            ends_us = _attempt_ends_us(policy, now_us, attempt)
             for part in attempt.parts:
-                if state.nodes[part.placement.node].instance:
-                    self._busy[part.placement.node] = _attempt_ends_us(policy, now_us, attempt)
+                name = part.placement.node
+                if state.nodes[name].instance:
+                    self._busy[name] = max(self._busy.get(name, 0), ends_us)
 
     def of(self, fleet: Fleet, node: str) -> int:
         """UTC microseconds."""

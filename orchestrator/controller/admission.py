@@ -10,11 +10,10 @@ its document may be in other hands. `gangline token revoke` lets it come anew.
 
 from __future__ import annotations
 
-from orchestrator.controller import commands
-from orchestrator.controller.capacity import DOUBT_S
+from orchestrator.controller import capacity_tasks, commands, node_tokens
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
-from orchestrator.ledger.records import Node, Token
+from orchestrator.ledger.records import Node
 from orchestrator.ledger.state import State
 from orchestrator.model.errors import Refused
 
@@ -24,10 +23,9 @@ def admit(desk: Desk, command: commands.AdmitInstance) -> commands.Admitted:
     try:
         node = _node(desk.state, command)
     except Refused:
-        if desk.elastic is not None:
-            desk.elastic.doubt_facts(desk, DOUBT_S)
+        capacity_tasks.doubt_facts(desk, capacity_tasks.DOUBT_S)
         raise
-    tokens = list(desk.state.tokens.values())
+    tokens = desk.state.tokens.values()
     if any(token.instance == command.instance and token.key != command.key for token in tokens):
         raise Refused(
             "join.other-key",
@@ -35,9 +33,7 @@ def admit(desk: Desk, command: commands.AdmitInstance) -> commands.Admitted:
             f"if its key is lost, revoke its token: `gangline token list` has it as node {node.name}'s",
         )
     by = f"node:{node.name}"
-    for token in tokens:
-        if _is_of(node, token):
-            desk.writer.token(token.id, events.TokenRevoked(token.id), by)
+    node_tokens.revoke(desk, node.name, by)
     body = events.TokenCreated(
         command.token_id,
         command.sha256,
@@ -48,11 +44,8 @@ def admit(desk: Desk, command: commands.AdmitInstance) -> commands.Admitted:
         address=command.address,
     )
     desk.writer.token(command.token_id, body, by)
+    desk.writer.touched_nodes[node.name] = True
     return commands.Admitted(node.name)
-
-
-def _is_of(node: Node, token: Token) -> bool:
-    return token.role == "node" and token.name == node.name
 
 
 def _node(state: State, command: commands.AdmitInstance) -> Node:

@@ -8,7 +8,7 @@ gives it up and looks at the hosts again. The journal says what was begun; what 
 
 from __future__ import annotations
 
-from orchestrator.controller import commands
+from orchestrator.controller import capacity_tasks, commands
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.apply_changes import open_apply
@@ -64,8 +64,8 @@ def end_step(desk: Desk, command: commands.EndStep) -> None:
     if step.state is not StepState.STARTED:
         raise Conflict("apply.step-not-started", f"step {command.step} of {found.id} is {step.state}")
     _record(desk, events.ApplyStepEnded(found.id, command.step, command.ok, command.hosts), command.by)
-    if step.step.kind is StepKind.STACK and desk.elastic is not None:
-        desk.elastic.doubt_facts(desk, older_s=0)  # what waits for them is bought now, not a minute later
+    if step.step.kind is StepKind.STACK:
+        capacity_tasks.doubt_facts(desk, older_s=0)  # what waits for them is bought now, not a minute later
 
 
 def end(desk: Desk, command: commands.EndApply) -> None:

@@ -271,8 +271,8 @@ class RecoverResult:
 
 @dataclass(frozen=True, slots=True)
 class NameCluster:
-    """-> the cluster's uid: 12 letters and digits, made for whoever asks first, and the same for ever. Conflict if
-    another one is recorded."""
+    """-> the cluster's uid: 12 letters and digits, made for whoever asks first, and the same for ever. InputError if
+    what is asked for is none, Conflict if another one is recorded."""
 
     by: str
     uid: str = ""  # one that was chosen elsewhere, where a stack was set up before there was a controller

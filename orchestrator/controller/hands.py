@@ -1,7 +1,7 @@
 """The thread that talks to clouds, so that the core never waits for one.
 
 Comes in: tasks, from the core thread. Goes out: one command for each task, into the inbox. Called by: service (makes
-one), capacity (gives it tasks). Tests have hands of their own that do what a scenario says.
+one), capacity_tasks (gives it tasks). Tests have hands of their own that do what a scenario says.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """What becomes of a bought node: proved, told to leave, gone.
 
-Comes in: facts of nodes, answers of clouds, people's words. Goes out: recorded facts. Called by: capacity, timers (once
-per look), intake (interruptions).
+Comes in: facts of nodes, answers of clouds, the notices that nodes and people pass on. Goes out: recorded facts. Called
+by: capacity (once a cycle, and for decisions), capacity_answers (looks), capacity_commands (people's word), sync (what
+a node's cloud has told it).
 """
 
 from __future__ import annotations
 
-from orchestrator.controller import outcome
+from orchestrator.controller import node_tokens, outcome
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Bought, Fleet, Node
@@ -24,7 +25,7 @@ NOT_YET = (MarkKind.UNPROVED, MarkKind.CHANGED)
 
 
 def prove(desk: Desk) -> None:
-    """Nodes that joined, answer and were accepted are what was asked for."""
+    """Nodes that joined, answer and were accepted, and are not being ended, are what was asked for."""
     for fleet in desk.state.fleets.values():
         for one in fleet.instances:
             node = desk.state.nodes.get(one.node)
@@ -46,7 +47,8 @@ def releasing(desk: Desk, body: events.CapacityReleasing, by: str = "controller"
 
 
 def gone(desk: Desk, fleet: Fleet, one: Bought, why: str) -> None:
-    """The cloud's word is proof: nothing of any attempt runs there, so gangs end, and name and money are free."""
+    """The cloud says so, or has not told of it for long: that is proof that nothing of any attempt runs there. So gangs
+    end, and name and money are free."""
     node = desk.state.nodes[one.node]
     for job in list(desk.state.jobs.values()):
         attempt = job.attempt
@@ -69,9 +71,7 @@ def gone(desk: Desk, fleet: Fleet, one: Bought, why: str) -> None:
 
 def _close_door(desk: Desk, node: Node) -> None:
     """The next instance of that name is another machine: it gets a token of its own, and its own journal counts."""
-    for token in list(desk.state.tokens.values()):
-        if token.name == node.name and token.role in ("node", "join"):
-            desk.writer.token(token.id, events.TokenRevoked(token.id), "controller")
+    node_tokens.revoke(desk, node.name, "controller", unspent=True)
     for table in (desk.told, desk.wants_inventory):
         table.pop(node.name, None)
     desk.acked.pop(node.name, None)
@@ -84,8 +84,8 @@ def launched_for(desk: Desk, one: Bought) -> int:
 
 
 def interrupt(desk: Desk, node: Node, at_us: int, why: str, by: str) -> None:
-    """The instance ends at that time: no new work, and what runs ends in its own way while there is time. That is no
-    failure of the job."""
+    """The instance ends at `at_us` (UTC microseconds): no new work, and what runs is told to end in its own way while
+    there is time. That is no failure of the job, which waits again."""
     mark = Mark(MarkKind.DRAINING, why, by, desk.clock.now_us(), deadline_us=at_us, then=DrainThen.CHECKPOINT)
     desk.writer.node(node.name, events.NodeMarked(node.name, mark), by)
     left_s = max((at_us - desk.clock.now_us()) // SECOND - LAST_WORDS_S, 0)

@@ -13,8 +13,10 @@ from orchestrator.controller import (
     acceptance,
     admission,
     applies,
-    capacity,
+    capacity_answers,
+    capacity_commands,
     commands,
+    node_tokens,
     outcome,
     recover,
     sync,
@@ -58,7 +60,7 @@ def submit(desk: Desk, command: commands.Submit) -> commands.Submitted:
             f"this Idempotency-Key has submitted another document, as job {known.job}",
             "make a new key for a new job",
         )
-    never = refuse.never(state, command.spec, command.owner.name, capacity.shapes(desk))
+    never = refuse.never(state, command.spec, command.owner.name, capacity_commands.shapes(desk))
     if never is not None:
         raise refused(never)
     _check_waiting(desk, command)
@@ -156,6 +158,7 @@ def _job(desk: Desk, job_id: int) -> Job:
 
 def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
     """The wanted cluster. Nothing is recorded if it is the same one, and its hosts are to have the same."""
+    capacity_commands.check_uid(desk, command.uid)
     digest = digest_of(command.spec)
     wanted = {one.pool: one.digest for one in command.desired}
     if digest != desk.state.digest or (wanted and wanted != desk.state.recorded):
@@ -166,7 +169,8 @@ def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
                 f"this controller serves cluster {known.name}, and the spec is of {command.spec.name}",
                 "a cluster's name is its identity: use another controller, or the old name",
             )
-        capacity.check_sites(desk, command.spec)
+        capacity_commands.check_sites(desk, command.spec)
+        capacity_commands.check_names(desk, command.spec)
         if not command.admin:
             _check_access(known or ClusterSpec(command.spec.name), command)
         body = events.ClusterApplied(command.spec, digest, command.desired, command.commit)
@@ -175,7 +179,7 @@ def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
         for node in desk.state.nodes.values():
             acceptance.accept(desk, node)
     if command.uid or any(site.kind is SiteKind.AWS for site in command.spec.sites):
-        capacity.name_cluster(desk, commands.NameCluster(command.by, command.uid))
+        capacity_commands.name_cluster(desk, commands.NameCluster(command.by, command.uid))
 
 
 def _check_access(known: ClusterSpec, command: commands.ApplyCluster) -> None:
@@ -259,18 +263,13 @@ def join_node(desk: Desk, command: commands.JoinNode) -> None:
             f"this join token has let node {node.name} in with another key pair already",
             "an admin makes a new one: `gangline token create --role join`",
         )
-    gone = [token.id for token in desk.state.tokens.values() if _is_of(node, token)]
-    for token_id in dict.fromkeys([*gone, *([used.id] if used is not None else [])]):
-        desk.writer.token(token_id, events.TokenRevoked(token_id), by)
+    node_tokens.revoke(desk, node.name, by)
+    if used is not None and used.id in desk.state.tokens:
+        desk.writer.token(used.id, events.TokenRevoked(used.id), by)
     if used is not None and command.key:
         _spend(desk, used, command.key, by)
     body = events.TokenCreated(command.token_id, command.sha256, "node", node.name, key=command.key)
     desk.writer.token(command.token_id, body, by)
-
-
-def _is_of(node: Node, token: Token) -> bool:
-    """Its own tokens, and the join tokens that it has spent."""
-    return token.name == node.name and (token.role == "node" or (token.role == "join" and token.key != ""))
 
 
 def _spend(desk: Desk, used: Token, key: str, by: str) -> None:
@@ -308,12 +307,12 @@ HANDLERS: dict[type, Callable[[Desk, Any], Any]] = {
     commands.AdmitInstance: admission.admit,
     commands.Sync: sync.handle,
     commands.Recover: recover.recover,
-    commands.NameCluster: capacity.name_cluster,
-    commands.InterruptNode: capacity.interrupt_node,
-    commands.ResetCapacity: capacity.reset,
-    commands.FactsRead: capacity.facts_read,
-    commands.LaunchAnswered: capacity.launch_answered,
-    commands.EndAnswered: capacity.end_answered,
-    commands.Looked: capacity.looked,
+    commands.NameCluster: capacity_commands.name_cluster,
+    commands.InterruptNode: capacity_commands.interrupt_node,
+    commands.ResetCapacity: capacity_commands.reset,
+    commands.FactsRead: capacity_answers.facts_read,
+    commands.LaunchAnswered: capacity_answers.launch_answered,
+    commands.EndAnswered: capacity_answers.end_answered,
+    commands.Looked: capacity_answers.looked,
     commands.Query: query,
 }

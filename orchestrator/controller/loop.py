@@ -16,11 +16,11 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.controller import enact, intake
+from orchestrator.controller import capacity, capacity_tasks, enact, intake
 from orchestrator.controller.beats import Beats
-from orchestrator.controller.capacity import Elastic
 from orchestrator.controller.commands import Query
 from orchestrator.controller.desk import Desk
+from orchestrator.controller.elastic import Elastic
 from orchestrator.controller.inbox import Inbox, Item, deliver
 from orchestrator.controller.notify import NOBODY, Notify
 from orchestrator.controller.publish import Publisher
@@ -71,7 +71,7 @@ class Core:
         self._notify = notify
         self._policy = Policy()
         self._timers = Timers()
-        self._elastic = elastic or Elastic(None)
+        self._elastic = elastic or Elastic()
         self._publisher = Publisher(view, beats, self._elastic)
         self._waits: dict[ClassKey, Reason] = {}  # as the scheduler's last pass had it
         self._doubted = False
@@ -115,7 +115,7 @@ class Core:
             self._answer(items)
             items = []
             reasons = self._decide()  # 4 on the same limits; 5 in one transaction
-            self._elastic.hand_over(self._desk)  # 6 to clouds here, to agents by what is published
+            capacity_tasks.hand_over(self._desk)  # 6 to clouds here, to agents by what is published
             self._publish(reasons)  # 7
             self._wait_s = 0.0 if self._desk.writer.stirred else self._timers.next_s(self._desk)
         except Unavailable as error:
@@ -162,7 +162,7 @@ class Core:
                 break
         writer = self._desk.writer
         self._timers.due(self._desk)
-        self._elastic.due(self._desk)
+        capacity.due(self._desk)
         if writer.dirty:
             failpoint("controller.intent.before-commit")
             writer.commit()
@@ -209,10 +209,10 @@ class Core:
     def _decide(self) -> dict[ClassKey, Reason] | None:
         """The passes, if they may decide anew; their decisions are durable when this returns."""
         desk, stirred = self._desk, self._desk.writer.stirred
-        if not stirred and not self._elastic.pass_due(desk):
+        if not stirred and not capacity.pass_due(desk):
             return None
         decisions = self._schedule() if stirred else ()
-        bought = self._elastic.decide(desk, self._waits)
+        bought = capacity.decide(desk, self._waits)
         if decisions or bought:
             failpoint("controller.decide.before-commit")
             desk.writer.commit()

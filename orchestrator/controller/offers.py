@@ -1,7 +1,7 @@
 """What a pass over capacity is given beside State: offers with prices, the calendar, what stands all the time.
 
 Comes in: the wanted cluster, the catalog, zones of stacks, the time. Goes out: `Offer`s in the order in which pools try
-them, `Policy`. Called by: capacity, once for each pass.
+them, `Policy`. Called by: capacity, once for each pass, capacity_commands (what a pool's nodes have at most).
 """
 
 from __future__ import annotations

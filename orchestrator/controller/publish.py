@@ -7,7 +7,7 @@ the jobs and nodes whose waiters are to be woken. Called by: loop.
 from __future__ import annotations
 
 from orchestrator.controller.beats import Beats
-from orchestrator.controller.capacity import Elastic
+from orchestrator.controller.elastic import Elastic
 from orchestrator.controller.view import View, apply_view, job_view, node_view
 from orchestrator.controller.writer import Writer
 from orchestrator.ledger.records import Attempt, Job, Part

@@ -12,8 +12,8 @@ import threading
 from typing import Any
 
 from orchestrator.controller.beats import Beats
-from orchestrator.controller.capacity import Elastic
 from orchestrator.controller.commands import Command, Sync
+from orchestrator.controller.elastic import Elastic
 from orchestrator.controller.hands import CloudHands
 from orchestrator.controller.inbox import Inbox, Item
 from orchestrator.controller.loop import Core

@@ -67,7 +67,15 @@ def _token_created(state: State, event: Event, body: events.TokenCreated) -> Non
     if body.id in state.tokens:
         raise ValueError(f"token {body.id} exists already")
     state.tokens[body.id] = Token(
-        body.id, body.sha256, body.role, body.name, event.t_us, body.expires_us, body.key, body.instance
+        id=body.id,
+        sha256=body.sha256,
+        role=body.role,
+        name=body.name,
+        created_us=event.t_us,
+        expires_us=body.expires_us,
+        key=body.key,
+        instance=body.instance,
+        address=body.address,
     )
     if body.role == "node" and body.instance:
         apply_nodes.admitted(state, body)

@@ -7,8 +7,6 @@ Facts only: no price is looked up, no back-off is computed; they are in the even
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from orchestrator.ledger import events
 from orchestrator.ledger.apply_nodes import busy
 from orchestrator.ledger.event import Event
@@ -126,10 +124,7 @@ def _succeeded(state: State, key: OfferingKey, site: str) -> None:
 
 
 def _failed(state: State, key: OfferingKey, fault: ErrorClass, words: str, retry_us: int) -> None:
-    before = state.circuits.get(key, Circuit(key))
-    state.circuits[key] = replace(
-        before, budget=1, failures=before.failures + 1, retry_us=retry_us, fault=fault, words=words
-    )
+    state.circuits[key] = state.circuits.get(key, Circuit(key)).failed(fault, words, retry_us)
 
 
 # --- instances ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from orchestrator.ledger import events
 from orchestrator.ledger.events import Event
-from orchestrator.ledger.records import Node
+from orchestrator.ledger.records import Node, Token
 from orchestrator.ledger.state import State
 from orchestrator.model.cluster import ClusterSpec, Pool, SiteKind
 from orchestrator.model.node import Contact, Hardware, Mark, MarkKind, hardware_of
@@ -25,16 +25,26 @@ def cluster_applied(state: State, event: Event, body: events.ClusterApplied) -> 
         node.wanted, node.moves_to = node.name in wanted or bought, ""
         if not node.wanted and not node.instance and not busy(state, node.name):
             del state.nodes[node.name]
+    let_in = {token.name: token for token in state.tokens.values() if token.role == "node" and token.instance}
     for name, pool in wanted.items():
-        node = state.nodes.setdefault(name, Node(name, pool.name))
+        node = state.nodes.get(name) or _appear(state, Node(name, pool.name), let_in.get(name))
         if not busy(state, name):
             node.pool = pool.name
         elif node.pool != pool.name:
             node.moves_to = pool.name
-        if not node.admitted:
+        if not (node.admitted and node.address):
             node.address = address_of(body.spec, pool, name)
     forget_desired(state)
     state.rebuild()
+
+
+def _appear(state: State, node: Node, token: Token | None) -> Node:
+    """A node that was in the cluster before, and still has the token of the instance that it was, is that one and where
+    it was; any other has to be let in first."""
+    if token is not None:
+        node.admitted, node.address = token.instance, token.address
+    state.nodes[node.name] = node
+    return node
 
 
 def forget_desired(state: State) -> None:

@@ -20,7 +20,6 @@ class NodeCapacity:
     name: str
     pool: str
     order: int
-    model: str
     total: int = 0  # mask of all its devices
     taken: int = 0  # mask of the devices that somebody holds, also of those that the node does not report now
     free: int = 0  # mask of its devices that nobody holds
@@ -74,10 +73,10 @@ class Capacity:
         self.nodes: dict[str, NodeCapacity] = {}
         self.pools: dict[str, PoolCapacity] = {}
 
-    def add(self, name: str, pool: str, model: str) -> NodeCapacity:
+    def add(self, name: str, pool: str) -> NodeCapacity:
         """A new node at the end of its pool, closed and without devices."""
         home = self.pools.setdefault(pool, PoolCapacity(pool))
-        node = NodeCapacity(name, pool, len(home.nodes), model)
+        node = NodeCapacity(name, pool, len(home.nodes))
         home.nodes.append(node)
         home.count_shape((0, 0), 1)
         self.nodes[name] = node

@@ -172,7 +172,7 @@ class Node:
 @dataclass(slots=True)
 class Token:
     """A bearer token as the ledger knows it. `key`: the public key that must be shown with it; `instance`: the bought
-    instance that it was given to (see `events.TokenCreated`)."""
+    instance that it was given to, at `address` (see `events.TokenCreated`)."""
 
     id: str
     sha256: str
@@ -182,6 +182,7 @@ class Token:
     expires_us: int = 0
     key: str = ""
     instance: str = ""
+    address: str = ""
 
 
 @dataclass(slots=True)

@@ -149,8 +149,7 @@ class State:
         """Give capacity the node's devices, cores and memory, and whether it is open."""
         pool = self.pool(node.pool)
         if node.name not in self.capacity.nodes:
-            model = pool.gpu.model if pool is not None and pool.gpu is not None else ""
-            self.capacity.add(node.name, node.pool, model)
+            self.capacity.add(node.name, node.pool)
         facts = node.facts
         total = mask_of(tuple(device.slot for device in facts.devices)) if facts else 0
         cores = (pool.cores if pool is not None else 0) or (facts.cores if facts else 0)

@@ -141,6 +141,10 @@ class Circuit:
         """Launches that may be under way at once when it may be tried at all."""
         return 1 if self.failures else self.budget
 
+    def failed(self, fault: ErrorClass, words: str, retry_us: int) -> Circuit:
+        """After one more failure: it rests until `retry_us`."""
+        return Circuit(self.key, 1, self.failures + 1, retry_us, fault, words)
+
 
 @dataclass(frozen=True, slots=True)
 class Halt:

@@ -1,7 +1,7 @@
 """What launches and ends instances, as the controller sees it; and the jobs for the thread that asks it.
 
-Comes in: tasks of the controller. Goes out: what a cloud said, as answers. Called by: controller.capacity (makes tasks,
-takes answers), controller.hands (performs them); provision.aws.fleet is the real `Cloud`.
+Comes in: tasks of the controller. Goes out: what a cloud said, as answers. Called by: the controller's
+capacity_tasks (makes tasks), hands (performs them) and capacity_answers; provision.aws.fleet is the real `Cloud`.
 
 A call is refused (`LaunchError`: nothing exists for it, and nothing will) or it is unknown what became of it
 (`Unanswered`): then the cloud is asked what exists, by the mark of the intent.

@@ -302,6 +302,23 @@ def test_a_gang_with_a_node_lacking_is_bought_that_one_alone() -> None:
     assert buy.nodes == ("burst-4",)
 
 
+# --- what stands is paid for --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hours", [(20, 1), (1, 20), (10, 20, 1)])
+def test_a_shared_node_is_committed_until_its_last_job_must_be_over(hours: tuple[int, ...]) -> None:
+    """Whichever of them was submitted last: 20 hours of one node leave the month no room for 2 more of another."""
+    scene = Scene(hybrid(elastic(), budgets=(budget(month=1125),)), (offer(),))
+    for each in hours:
+        scene.submit(job(gpus=2, time_limit_s=each * HOUR_S))
+    scene.join(*scene.launch(*scene.carry_out()))
+    scene.look()
+    assert len([one for one in scene.state.jobs.values() if one.attempt is not None]) == len(hours)
+    scene.submit(job(nodes=1, gpus=8, time_limit_s=2 * HOUR_S))
+    assert scene.look() == ()
+    assert scene.reason_of(len(hours) + 1).code == "wait.budget"
+
+
 # --- names, circuits ------------------------------------------------------------------------------------------
 
 
@@ -386,6 +403,32 @@ def test_a_boot_that_is_too_slow_lets_its_offering_rest() -> None:
     assert isinstance(buy, Buy)
     assert release.failed
     assert scene.state.nodes[late].instance in release.instances
+    assert buy.offer.key.zone == B, "the same pass knows that the other one rests"
+
+
+def test_what_did_not_boot_is_not_bought_again_in_the_same_pass() -> None:
+    """Also where nothing else is on offer; the rest of each launch that failed is longer than the one before."""
+    scene = Scene(hybrid(elastic(boot_s=100)), (offer(),))
+    scene.submit(job(nodes=1, gpus=8))
+    scene.bought(ready=False)
+    scene.submit(job(nodes=1, gpus=8, cores=2))
+    scene.bought(ready=False)
+    scene.wait(100)
+    first, second = scene.look()
+    assert isinstance(first, Release)
+    assert isinstance(second, Release)
+    assert second.retry_us - scene.now_us >= 120 * SECOND > first.retry_us - scene.now_us
+    assert scene.reason_of(1).code == "wait.capacity"
+
+
+def test_the_breaker_opens_in_the_pass_that_sees_the_last_failure() -> None:
+    scene = Scene(hybrid(elastic(most=8, boot_s=100)))
+    scene.policy = Policy(most_boot_failures=4)
+    scene.submit(GANG_OF_4)
+    scene.bought(ready=False)
+    scene.wait(100)
+    assert kinds(scene) == ["Release"]
+    assert "4 nodes in a row" in scene.reason_of(1).sentence()
 
 
 # --- giving back ----------------------------------------------------------------------------------------------
@@ -491,6 +534,28 @@ def test_a_pass_is_bounded_by_its_work_budget() -> None:
         scene.submit(job(nodes=1, gpus=8, cores=cores))
     looked = [one for one in scene.look(budget=10_000) if isinstance(one, Buy)]
     assert len(looked) == 1, "an offering whose launches are all under way is waited for"
+
+
+def test_many_jobs_that_get_nothing_do_not_keep_others_from_being_looked_at() -> None:
+    """A class that is blocked costs one probe, however many jobs it has."""
+    scene = Scene()
+    for _ in range(50):
+        scene.submit(job(nodes=5, gpus=8))
+    for _ in range(50):
+        scene.submit(job(nodes=6, gpus=8))
+    last = scene.submit(job(nodes=1, gpus=8))
+    (buy,) = scene.look(budget=3)
+    assert isinstance(buy, Buy)
+    assert buy.job == last
+
+
+def test_jobs_are_looked_at_by_priority_and_age_over_all_classes() -> None:
+    scene = Scene(hybrid(elastic(most=3)))
+    for cores, priority in ((1, 0), (2, 5), (1, 5), (2, 0)):
+        scene.submit(job(nodes=1, gpus=8, cores=cores, priority=priority))
+    scene.launch(*scene.carry_out())
+    scene.carry_out()
+    assert [fleet.intent.job for fleet in scene.state.fleets.values()] == [2, 3, 1]
 
 
 def test_a_node_of_two_sizes_holds_what_it_holds() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.controller import commands
 from orchestrator.controller.beats import Beats
-from orchestrator.controller.capacity import Elastic, digest_for
+from orchestrator.controller.elastic import Elastic
 from orchestrator.controller.hands import perform
 from orchestrator.controller.inbox import Inbox
 from orchestrator.controller.loop import Core
@@ -186,7 +186,7 @@ class CloudWorld(World):
         if self.facts_spec is None:
             return None
         subnets = tuple(SubnetFact(zone, f"subnet-{zone}") for zone in site.zones)
-        spec = self.facts_spec or digest_for(self.core._desk, site.name)
+        spec = self.facts_spec or self.core._elastic.digest(self.state, site.name)
         return StackFacts(cluster, uid, site.name, site.region, "123456789012", spec, subnets=subnets)
 
     # --- hands ----------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from orchestrator.model.clock import SECOND
 from orchestrator.model.errors import Refused
 from orchestrator.model.instance import Ending, EndingKind
 from orchestrator.model.node import Hardware, MarkKind
-from tests.builders import cluster, job, pool
+from tests.builders import cluster, facts, job, pool
 from tests.controller.clouds import CloudWorld
 from tests.controller.scenes import finish, ledger
 from tests.controller.test_capacity import GANG_OF_4, world_of
@@ -120,6 +120,57 @@ def test_another_instance_in_a_fixed_nodes_place_is_no_changed_machine(tmp_path:
         assert node.address == address
     world.do(AdmitInstance("i-2", "p-1", "tok-again", "ab" * 32, OTHER_KEY, "10.64.0.9"))
     assert node.hardware == Hardware("machine of i-2"), "the same instance is the same machine"
+
+
+def test_an_instance_that_is_let_in_ends_what_let_its_node_in_before(tmp_path: Path) -> None:
+    """Its own token, and a join token that it has spent; one that an admin has made since still lets somebody in."""
+    world = World(tmp_path / "s", cluster(pool("p", nodes=2)))
+    for name in ("spent", "fresh"):
+        world.do(commands.CreateToken(name, name * 8, "join", "p-1", "user:root"))
+    world.do(commands.JoinNode("p-1", facts(pool("p")), "own", "ab" * 32, "spent", KEY))
+    assert set(world.state.tokens) == {"spent", "fresh", "own"}
+    assert admit(world, "i-1", fixed="p-1") == "p-1"
+    assert [token.id for token in world.state.tokens.values() if token.role != "node"] == ["fresh"]
+    assert tokens_of(world, "p-1") == [("i-1", KEY)]
+
+
+def test_where_an_instance_was_let_in_is_seen_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path / "s", cluster(pool("p", nodes=2)))
+    world.do(AdmitInstance("i-1", "p-1", "tok-1", "ab" * 32, KEY, "10.64.0.5"))
+    assert world.view.nodes["p-1"].address == "10.64.0.5"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_node_that_comes_back_into_the_file_is_where_its_token_says(
+    tmp_path: Path, restarted: bool
+) -> None:
+    """It may ask on with the token that it has, so it must not be half in: known as nobody, under a name as address."""
+    spec = cluster(pool("p", nodes=2))
+    world = World(tmp_path / "s", spec)
+    world.do(AdmitInstance("i-1", "p-1", "tok-1", "ab" * 32, KEY, "10.64.0.5"))
+    one = replace(pool("p"), nodes=("p-2",))
+    world.do(commands.ApplyCluster(replace(spec, pools=(one,)), "root"))
+    assert list(world.state.nodes) == ["p-2"]
+    if restarted:
+        world.core._snapshot()
+        world.kill_controller()
+        world.start_controller()
+    world.do(commands.ApplyCluster(spec, "root"))
+    node = world.state.nodes["p-1"]
+    assert (node.admitted, node.address) == ("i-1", "10.64.0.5")
+    assert world.state.nodes["p-2"].admitted == ""
+
+
+def test_a_node_whose_token_was_revoked_meanwhile_comes_back_as_nobody(tmp_path: Path) -> None:
+    spec = cluster(pool("p", nodes=2))
+    world = World(tmp_path / "s", spec)
+    world.do(AdmitInstance("i-1", "p-1", "tok-1", "ab" * 32, KEY, "10.64.0.5"))
+    world.do(commands.ApplyCluster(replace(spec, pools=(replace(pool("p"), nodes=("p-2",)),)), "root"))
+    world.do(commands.RevokeToken("tok-1", "user:root"))
+    world.do(commands.ApplyCluster(spec, "root"))
+    node = world.state.nodes["p-1"]
+    assert (node.admitted, node.address) == ("", "127.0.0.1")
+    assert admit(world, "i-1", OTHER_KEY, fixed="p-1") == "p-1"
 
 
 def test_a_revoked_token_lets_an_instance_come_anew(tmp_path: Path) -> None:

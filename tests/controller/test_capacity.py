@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orchestrator.controller import commands
+from orchestrator.controller import commands, intake
 from orchestrator.controller.hands import perform
+from orchestrator.controller.inbox import Item
+from orchestrator.controller.loop import MOST_AGAIN
 from orchestrator.model.attempt import AttemptState, JobState
-from orchestrator.model.capacity import ErrorClass
-from orchestrator.model.cluster import Market, Offering
-from orchestrator.model.errors import Conflict, NotFound, Refused
+from orchestrator.model.capacity import CloudInstance, CloudState, ErrorClass
+from orchestrator.model.cluster import Market, Offering, Site, SiteKind
+from orchestrator.model.errors import Conflict, InputError, NotFound, Refused
 from orchestrator.model.job import JobSpec, Stop
 from orchestrator.model.node import MarkKind, NodeFacts
-from orchestrator.provision.cloud import Launch
+from orchestrator.provision.cloud import End, Launch
 from tests.autoscale.scene import elastic, hybrid
-from tests.builders import ALICE, job, pool
+from tests.builders import ALICE, cluster, job, pool
 from tests.controller.clouds import CloudWorld
 from tests.controller.invariants import check_state
 from tests.controller.scenes import finish, kinds, ledger
+from tests.controller.world import Answered, World
 
 GANG_OF_4 = job(nodes=4, gpus=8)
 SPOT_THEN_ON_DEMAND = (
@@ -34,6 +38,19 @@ def world_of(path: Path, **rest: object) -> CloudWorld:
     spec = hybrid(replace(elastic(**rest), offerings=SPOT_THEN_ON_DEMAND))  # type: ignore[arg-type]
     sites = tuple(replace(site, zones=site.zones[:1]) for site in spec.sites)
     return CloudWorld(path / "state", replace(spec, sites=sites))
+
+
+def two_sites(path: Path) -> CloudWorld:
+    """Pools `burst` on `use1` and `west` on `usw2`, in two regions; nothing is turned."""
+    spec = hybrid(elastic(), elastic("west", site="usw2"))
+    west = Site("usw2", SiteKind.AWS, region="us-west-2", zones=("us-west-2a",))
+    return CloudWorld(path / "state", replace(spec, sites=(*spec.sites, west)))
+
+
+def look_at(world: CloudWorld, site: str, *ids: str) -> None:
+    """The site's cloud says that these run."""
+    found = tuple(CloudInstance(name, "intent-0", CloudState.RUNNING, "", 1, "") for name in ids)
+    world.do(commands.Looked(site, world.clock.monotonic_us(), found))
 
 
 def test_a_gang_is_bought_runs_and_is_given_back(tmp_path: Path) -> None:
@@ -158,6 +175,48 @@ def test_a_controller_that_dies_doubles_nothing(tmp_path: Path, done: str) -> No
     assert world.known() == world.sky.alive()
 
 
+def drop_answers(world: CloudWorld, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """All tasks are performed, in a cycle in which too much fails for their answers to be looked at; their kinds."""
+
+    def broken(desk: Any, command: commands.ResetCapacity) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setitem(intake.HANDLERS, commands.ResetCapacity, broken)
+    tasks, world.hands.tasks = world.hands.tasks, []
+    answers = [perform(task, lambda site: world.sky, world.facts) for task in tasks]
+    for command in [*[commands.ResetCapacity("burst", "root")] * MOST_AGAIN, *answers]:
+        world.inbox.put(Item(command, Answered()))  # type: ignore[arg-type]
+    world.cycle()
+    return [type(task).__name__ for task in tasks]
+
+
+def test_facts_and_looks_that_a_failed_cycle_drops_are_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of(tmp_path)
+    world.kill_controller()
+    world.start_controller()
+    world.cycle()
+    assert drop_answers(world, monkeypatch) == ["Ask", "Look"]
+    assert [type(task).__name__ for task in world.hands.tasks] == ["Ask", "Look"]
+    world.submit(GANG_OF_4)
+    world.calm()
+    assert len(world.sky.alive()) == 4
+
+
+def test_a_launch_whose_answer_a_failed_cycle_drops_is_found_by_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = world_of(tmp_path)
+    world.submit(GANG_OF_4)
+    world.cycle()
+    assert "Launch" in drop_answers(world, monkeypatch)
+    assert world.known() == []
+    world.pass_s(20)
+    assert world.known() == world.sky.alive()
+    assert len(world.sky.calls) == 1
+
+
 def test_instances_that_nobody_knows_are_ended_after_a_grace(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.submit(GANG_OF_4)
@@ -172,6 +231,17 @@ def test_instances_that_nobody_knows_are_ended_after_a_grace(tmp_path: Path) -> 
     assert world.known() == [one for one in world.sky.alive() if one != other.id]
 
 
+def test_looks_at_other_sites_neither_stop_nor_speed_the_clock_of_a_stranger(tmp_path: Path) -> None:
+    world = two_sites(tmp_path)
+    ended = []
+    for second in range(0, 100, 10):
+        look_at(world, "use1", "i-stray")
+        look_at(world, "usw2", *(["i-late"] if second > 60 else []))
+        ended += [(second, one.site.name, one.ids) for one in world.hands.tasks if isinstance(one, End)]
+        world.clock.advance(10)
+    assert ended == [(90, "use1", ("i-stray",))]
+
+
 def test_an_instance_that_is_not_told_of_is_gone_only_after_several_looks(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.submit(GANG_OF_4)
@@ -183,6 +253,7 @@ def test_an_instance_that_is_not_told_of_is_gone_only_after_several_looks(tmp_pa
     world.sky.machines["i-0001"].shown_us = 1 << 62
     world.pass_s(400)
     assert "i-0001" not in world.known()
+    assert world.core._elastic.missed == {}, "looks without it are not counted for ever"
 
 
 def test_a_member_that_dies_ends_the_gang(tmp_path: Path) -> None:
@@ -231,6 +302,41 @@ def test_what_cannot_be_ended_is_told_again(tmp_path: Path) -> None:
     world.sky.stubborn = False
     world.pass_s(1200)
     assert world.sky.alive() == world.known() == []
+
+
+def test_a_cloud_that_tells_nothing_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And again when it says something else; neither is what can't be ended told over and over."""
+    world = world_of(tmp_path, most=1)
+    world.submit(job(nodes=1, gpus=8))
+    world.ready()
+    world.sky.blind = True
+    world.pass_s(300)
+    for words in ("timeout", "refused", "refused", ""):
+        world.do(commands.Looked("use1", world.clock.monotonic_us(), error=words))
+    told = [
+        record.getMessage().rpartition(": ")[2] for record in caplog.records if "can't be seen" in record.msg
+    ]
+    assert told == ["read timeout", "timeout", "refused"]
+
+
+def test_what_can_not_be_ended_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    world = world_of(tmp_path, most=1, boot_s=60)
+    world.submit(job(nodes=1, gpus=8))
+    world.calm()
+    stray = world.sky._start(next(iter(world.state.fleets.values())).intent, f"{world.state.uid}-stray")
+    world.sky.stubborn = True
+    world.pass_s(1800)
+    told = [record.getMessage() for record in caplog.records if "end" in record.msg]
+    assert sorted(told) == [
+        "instances i-0001 were not ended: not allowed to end instances",
+        "instances i-0002 were not ended: not allowed to end instances",
+        "instances that no intent knows are ended: i-0002",
+    ]
+    world.sky.stubborn = False
+    world.pass_s(900)
+    assert stray.id not in world.sky.alive()
 
 
 def test_no_facts_no_launch(tmp_path: Path) -> None:
@@ -305,6 +411,57 @@ def test_a_site_stays_in_the_file_while_its_instances_exist(tmp_path: Path) -> N
     assert "use1" in refused.message
 
 
+@pytest.mark.parametrize("change", [{"region": "eu-west-1"}, {"kind": SiteKind.LOCAL}])
+def test_a_site_stays_where_it_is_while_its_instances_exist(tmp_path: Path, change: dict[str, Any]) -> None:
+    world = world_of(tmp_path, idle_s=60)
+    gang = world.submit(GANG_OF_4)
+    world.cycle()
+    here, use1 = world.spec.sites
+    moved = replace(world.spec, sites=(here, replace(use1, **change)), pools=(pool("p"),))
+    refused = world.do(commands.ApplyCluster(moved, "test"))
+    assert isinstance(refused, Conflict)
+    assert "site use1 still has instances of pool burst in us-east-1" in refused.message
+    zones = (here, replace(use1, zones=("us-east-1b",)))
+    assert world.do(commands.ApplyCluster(replace(world.spec, sites=zones), "test")) is None
+    world.do(commands.CancelJob(gang, "user:alice"))
+    world.pass_s(300)
+    assert world.do(commands.ApplyCluster(moved, "test")) is None
+
+
+@pytest.mark.parametrize("stage", ["asked", "there", "ending", "gone with work left"])
+def test_a_listed_node_has_no_bought_nodes_name(tmp_path: Path, stage: str) -> None:
+    """Whatever the pool is called: one that is bought becomes one that is listed only when its nodes are gone."""
+    world = world_of(tmp_path, idle_s=60)
+    gang = world.submit(GANG_OF_4)
+    if stage == "asked":
+        world.cycle()
+    else:
+        world.ready()
+        world.settle()
+    if stage == "ending":
+        world.do(commands.CancelJob(gang, "user:alice"))
+        world.settle()
+        world.sky.stubborn = True
+        world.pass_s(200)
+    elif stage == "gone with work left":
+        gone = CloudInstance("i-0002", "", CloudState.GONE)
+        world.do(commands.Looked("use1", world.clock.monotonic_us(), (gone,)))
+        assert not world.state.nodes["burst-2"].instance
+    listed = replace(world.spec, pools=(replace(pool("burst"), nodes=("burst-2",)),))
+    refused = world.do(commands.ApplyCluster(listed, "test"))
+    assert isinstance(refused, Conflict), stage
+    assert refused.code == "capacity.name-in-use"
+    others = replace(world.spec, pools=(pool("p"),))
+    assert world.do(commands.ApplyCluster(others, "test")) is None
+    world.sky.stubborn = False
+    world.do(commands.CancelJob(gang, "user:alice", now=True))
+    world.pass_s(1500)
+    assert world.do(commands.ApplyCluster(listed, "test")) is None
+    node = world.state.nodes["burst-2"]
+    assert node.wanted
+    assert not node.releasing
+
+
 def test_the_uid_is_minted_once(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     uid = world.do(commands.NameCluster("user:root"))
@@ -312,6 +469,29 @@ def test_the_uid_is_minted_once(tmp_path: Path) -> None:
     assert world.do(commands.NameCluster("user:root", uid)) == uid
     assert isinstance(world.do(commands.NameCluster("user:root", "another00000")), Conflict)
     assert kinds(world).count("cluster.named") == 1
+
+
+@pytest.mark.parametrize(
+    ("uid", "code"),
+    [
+        ("another00000", "cluster.other-uid"),
+        ("SHOUTING0000", "cluster.bad-uid"),
+        ("short", "cluster.bad-uid"),
+    ],
+)
+def test_a_file_with_a_wrong_uid_records_nothing(tmp_path: Path, uid: str, code: str) -> None:
+    world = world_of(tmp_path)
+    before = kinds(world)
+    refused = world.do(commands.ApplyCluster(replace(world.spec, timezone="Europe/Berlin"), "test", uid=uid))
+    assert refused.code == code
+    assert kinds(world) == before
+    assert world.state.cluster == world.spec
+
+
+def test_a_wrong_uid_names_no_cluster(tmp_path: Path) -> None:
+    world = World(tmp_path / "state", cluster())
+    assert isinstance(world.do(commands.NameCluster("user:root", "no uid at all")), InputError)
+    assert world.state.uid == ""
 
 
 @pytest.mark.parametrize(

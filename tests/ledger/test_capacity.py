@@ -15,7 +15,7 @@ from orchestrator.ledger.capacity import Capacity, lowest, mask_of
 def two_nodes() -> Capacity:
     capacity = Capacity()
     for name in ("n1", "n2"):
-        capacity.add(name, "p", "L40S-48GB")
+        capacity.add(name, "p")
         capacity.resize(name, 0b1111, 8, 100)
         capacity.set_open(name, True)
     return capacity
@@ -118,7 +118,7 @@ class Machine(RuleBasedStateMachine):
         self.capacity = Capacity()
         self.naive = {name: Naive() for name in ("n1", "n2", "n3")}
         for name in self.naive:
-            self.capacity.add(name, "p", "")
+            self.capacity.add(name, "p")
 
     @rule(name=NAMES, slots=SLOTS, cores=st.integers(0, 9))
     def resize(self, name: str, slots: set[int], cores: int) -> None:
