@@ -1,7 +1,8 @@
 """Finds in the account what a killed run had begun to make, by the marks that every create call carries.
 
-Comes in: a session of boto3, the marks of a site. Goes out: a `stack.Find`. Called by: whoever calls `SiteStack.up`.
-What is found twice, or can't be told by its marks, is not taken: it is left for the sweep by tag.
+Comes in: a session of boto3, the marks of a site. Goes out: a `stack.Find`. Called by: whoever calls `SiteStack.up` or
+`SiteStack.destroy`. What is found twice, or can't be told by its marks, is not taken: instances among it are ended by
+mark when the site ends.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 
+from orchestrator.model.cluster import ClusterSpec
 from orchestrator.provision.aws import facts
-from orchestrator.provision.aws.inputs import SiteInputs
 from orchestrator.provision.aws.marks import NODE, UID, Marks
 from orchestrator.provision.aws.security import IAM_ROLE_NAME
 
@@ -33,10 +34,10 @@ _TAGGED = {
 _ALIVE = ["pending", "running", "stopping", "stopped"]
 
 
-def of_site(inputs: SiteInputs) -> Callable[[str, str], str]:
+def of_site(spec: ClusterSpec, name: str, uid: str) -> Callable[[str, str], str]:
     """The same with the session that boto3 makes of the environment."""
-    site = inputs.site
-    marks = Marks(inputs.uid, inputs.spec.name, site.name, site.tags)
+    site = spec.site(name)
+    marks = Marks(uid, spec.name, name, site.tags)
     return by_marks(boto3.session.Session(region_name=site.region), marks)
 
 

@@ -81,6 +81,15 @@ class Ec2:
         """All instances of elastic nodes with the cluster's uid in the region, or those of one site, page by page."""
         filters = [{"Name": f"tag:{UID}", "Values": [uid]}, {"Name": "tag-key", "Values": [INTENT]}]
         filters += [{"Name": f"tag:{SITE}", "Values": [site]}] if site else []
+        return self._described(filters)
+
+    def marked(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
+        """All instances with the marks of a site, whoever launched them: the controller, or a run of its stack."""
+        return self._described(
+            [{"Name": f"tag:{UID}", "Values": [uid]}, {"Name": f"tag:{SITE}", "Values": [site]}]
+        )
+
+    def _described(self, filters: list[dict[str, Any]]) -> tuple[CloudInstance, ...]:
         found: list[CloudInstance] = []
         with _said():
             pages = self._client.get_paginator("describe_instances").paginate(

@@ -130,5 +130,19 @@ def test_what_is_of_another_cluster_is_not_seen(aws: Account) -> None:
     assert cloud.describe("another00000") == ()
 
 
+def test_what_a_stack_launched_is_marked_but_not_the_controllers(aws: Account) -> None:
+    cloud, facts = fleet.cloud_of(SITE), facts_of(aws)
+    (bought,) = cloud.launch(intent(nodes=1), facts)
+    marks = [{"Key": "gangline:uid", "Value": facts.uid}, {"Key": "gangline:site", "Value": "use1"}]
+    run = aws.client("ec2").run_instances(
+        ImageId=aws.image(), InstanceType=TYPE, MinCount=1, MaxCount=1, SubnetId=facts.subnets[0].id,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": marks}],
+    )  # fmt: skip
+    own = run["Instances"][0]["InstanceId"]
+    assert alive(cloud) == [bought.id]
+    assert {one.id for one in cloud.marked(facts.uid, "use1")} == {bought.id, own}
+    assert cloud.marked(facts.uid, "other") == ()
+
+
 def test_facts_that_nobody_has_written_are_none(aws: Account) -> None:
     assert fleet.facts_of("atlas", "k3j9x0q2m5a7", SITE) is None
