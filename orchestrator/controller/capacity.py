@@ -90,7 +90,8 @@ class Ending:
 
 @dataclass(slots=True)
 class OneSite:
-    """What is known of a site's cloud. `zones` empty: the file's."""
+    """What is known of a site's cloud. `zones` empty: the file's; `strangers`: instances that no intent knows, and
+    since when they have been seen."""
 
     error: str = "the facts of its stack have not been read yet"
     spec: str = ""
@@ -100,6 +101,7 @@ class OneSite:
     looking: bool = False
     looked_us: int = 0
     look_error: str = ""
+    strangers: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -120,7 +122,6 @@ class Elastic:
     missed: dict[str, tuple[int, int]] = field(
         default_factory=dict
     )  # instance -> looks without it, since when
-    strangers: dict[str, int] = field(default_factory=dict)  # instance -> since when it has been seen
     told: dict[str, str] = field(
         default_factory=dict
     )  # site -> why nothing can be bought there, as last decided
@@ -299,7 +300,7 @@ class Elastic:
     def _moving(self, desk: Desk, site: Site) -> bool:
         """Whether something comes or goes there."""
         mine = [fleet for fleet in desk.state.fleets.values() if fleet.intent.site == site.name]
-        return bool(self.strangers) or any(
+        return bool(self.sites[site.name].strangers) or any(
             fleet.asked or any(one.releasing_us or not one.proved_us for one in fleet.instances)
             for fleet in mine
         )
@@ -451,19 +452,19 @@ class Elastic:
         return misses + 1 >= MISSES and _past(asked_us, since_us, GRACE_S)
 
     def _strangers(self, desk: Desk, command: Looked) -> None:
-        """Instances with this cluster's marks that no intent knows: ended when a second look, a grace later, finds
+        """Instances with the site's marks that no intent knows: ended when a second look, a grace later, finds
         them. What belongs to an intent that is still open is not one."""
-        seen: dict[str, int] = {}
+        known, seen = self.sites[command.site], dict[str, int]()
         ripe: list[str] = []
         for one in command.instances:
             alive = one.state in (CloudState.PENDING, CloudState.RUNNING)
             fleet = desk.state.fleets.get(one.intent)
             if not alive or one.id in desk.state.instances or (fleet is not None and fleet.asked):
                 continue
-            seen[one.id] = self.strangers.get(one.id, command.asked_us)
-            if one.id in self.strangers and _past(command.asked_us, seen[one.id], GRACE_S):
+            seen[one.id] = known.strangers.get(one.id, command.asked_us)
+            if one.id in known.strangers and _past(command.asked_us, seen[one.id], GRACE_S):
                 ripe.append(one.id)
-        self.strangers = seen
+        known.strangers = seen
         if ripe:
             log.warning("instances that no intent knows are ended: %s", ", ".join(ripe))
             self._end(_site(desk, command.site), tuple(ripe), desk.clock.monotonic_us())

@@ -42,8 +42,8 @@ def of_site(spec: ClusterSpec, name: str, uid: str) -> Callable[[str, str], str]
 
 
 def by_marks(session: Any, marks: Marks) -> Callable[[str, str], str]:
-    """`find(type, name)` for that site: an id as Pulumi has it, or empty. Errors are botocore's own. Another site of the
-    cluster has things of the same names: only what has this one's mark is found."""
+    """`find(type, name)` for that site: an id as Pulumi has it, or empty. Errors are botocore's own. Another site of
+    the cluster has things of the same names: only what has this one's mark is found."""
 
     def find(kind: str, name: str) -> str:
         word = kind.rpartition(":")[2]

@@ -77,17 +77,13 @@ class Ec2:
             for name in ids if len(ids) > 1 else ():
                 self.terminate((name,))
 
-    def describe(self, uid: str, site: str = "") -> tuple[CloudInstance, ...]:
-        """All instances of elastic nodes with the cluster's uid in the region, or those of one site, page by page."""
-        filters = [{"Name": f"tag:{UID}", "Values": [uid]}, {"Name": "tag-key", "Values": [INTENT]}]
-        filters += [{"Name": f"tag:{SITE}", "Values": [site]}] if site else []
-        return self._described(filters)
+    def describe(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
+        """All instances of the site's elastic nodes, page by page."""
+        return self._described([*_of_site(uid, site), {"Name": "tag-key", "Values": [INTENT]}])
 
     def marked(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
         """All instances with the marks of a site, whoever launched them: the controller, or a run of its stack."""
-        return self._described(
-            [{"Name": f"tag:{UID}", "Values": [uid]}, {"Name": f"tag:{SITE}", "Values": [site]}]
-        )
+        return self._described(_of_site(uid, site))
 
     def _described(self, filters: list[dict[str, Any]]) -> tuple[CloudInstance, ...]:
         found: list[CloudInstance] = []
@@ -99,6 +95,10 @@ class Ec2:
                 for reservation in page["Reservations"]:
                     found += [_seen(one) for one in reservation["Instances"]]
         return tuple(found)
+
+
+def _of_site(uid: str, site: str) -> list[dict[str, Any]]:
+    return [{"Name": f"tag:{UID}", "Values": [uid]}, {"Name": f"tag:{SITE}", "Values": [site]}]
 
 
 @contextmanager

@@ -183,6 +183,7 @@ def test_describing_reads_all_pages_and_what_each_instance_is() -> None:
 
     filters = [
         {"Name": "tag:gangline:uid", "Values": ["k3j9x0q2m5a7"]},
+        {"Name": "tag:gangline:site", "Values": ["use1"]},
         {"Name": "tag-key", "Values": ["gangline:intent"]},
     ]
     asked = {"Filters": filters, "MaxResults": 1000}
@@ -190,7 +191,7 @@ def test_describing_reads_all_pages_and_what_each_instance_is() -> None:
     stub.add_response("describe_instances", first, asked)
     second = {"Reservations": [{"Instances": [row("i-0b", "terminated"), row("i-0c", "stopped")]}]}
     stub.add_response("describe_instances", second, asked | {"NextToken": "more"})
-    found = cloud.describe("k3j9x0q2m5a7")
+    found = cloud.describe("k3j9x0q2m5a7", "use1")
     assert [(one.id, one.state) for one in found] == [
         ("i-0a", CloudState.RUNNING),
         ("i-0b", CloudState.GONE),
