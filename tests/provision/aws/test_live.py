@@ -569,6 +569,19 @@ def test_the_launch_is_asked_with_the_template_and_all_subnets(offering: Offerin
     assert [one["SubnetId"] for one in overrides] == ["subnet-a", "subnet-b"]
 
 
+def test_a_launch_is_asked_for_only_where_the_stack_has_a_subnet() -> None:
+    """One zone came into the file and one left it since the last apply: neither is asked for, and neither is told."""
+    account = Answers(**WELL)
+    vpc = Vpc(id="vpc-1", subnets=(Subnet("us-east-1b", "subnet-b"), Subnet("us-east-1c", "subnet-c")))
+    spec = cluster(vpc=vpc, zones=())
+
+    found = live.check(spec, "use1", FACTS, catalog.load(), account, NOW, frozenset({"types", "network"}))
+
+    assert [one.name for one in found if one.name == "launch"] == []
+    asked = [one["LaunchTemplateConfigs"][0]["Overrides"] for one in account.requests("CreateFleet")]
+    assert [override["SubnetId"] for (override,) in asked] == ["subnet-b"]
+
+
 def test_fixed_nodes_are_asked_one_by_one() -> None:
     facts = replace(FACTS, templates=(replace(FACTS.templates[0], pool="fixed"),))
     account = Answers(**WELL)
