@@ -250,9 +250,7 @@ class Stacks:
         for name in done.adopted:
             self._tell(f"{site}: {name} was made by a run that was killed, and is ended too")
         for one in stack.left():
-            self._tell(
-                f"{site}: {short_kind(one.type)} {one.name} is kept: it holds data, or such a thing stands in it"
-            )
+            self._tell(f"{site}: {short_kind(one.type)} {one.name} is kept: {one.why_kept()}")
         self._swept(site, stack.instances())
         return len(done.changes)
 
