@@ -24,7 +24,7 @@ class SubnetFact:
 class TemplateFact:
     """The launch template of one instance type of a pool. `placement`: the placement group that is in the template, or
     empty (a site with several zones has one a zone: `StackFacts.placement`); `reservation`: the capacity reservation or
-    block that it starts in, or empty."""
+    block that it starts in, or empty; `spot`: it is for the spot market alone."""
 
     pool: str
     type: str
@@ -33,6 +33,7 @@ class TemplateFact:
     image: str
     placement: str = ""
     reservation: str = ""
+    spot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,14 @@ class StackFacts:
     placements: tuple[PlacementFact, ...] = ()
     public_subnets: tuple[SubnetFact, ...] = ()
 
-    def template(self, pool: str, instance_type: str, reservation: str = "") -> TemplateFact | None:
-        """The launch template for nodes of that pool, type and reservation (empty: none)."""
+    def template(
+        self, pool: str, instance_type: str, reservation: str = "", spot: bool = False
+    ) -> TemplateFact | None:
+        """The launch template for nodes of that pool, type, reservation (empty: none) and market."""
         wanted = (pool, instance_type, reservation)
-        return next((one for one in self.templates if (one.pool, one.type, one.reservation) == wanted), None)
+        found = [one for one in self.templates if (one.pool, one.type, one.reservation) == wanted]
+        # Stacks of older versions have one template for both markets.
+        return next((one for is_spot in (spot, False) for one in found if one.spot == is_spot), None)
 
     def image(self, words: str) -> str:
         """What the file's words for an image meant when they were first looked up; empty if they never were."""

@@ -131,14 +131,14 @@ def _seen(one: dict[str, Any]) -> CloudInstance:
 
 def request(intent: Intent, facts: StackFacts) -> dict[str, Any]:
     """CreateFleet's parameters. LaunchError of class permanent if the stack has nothing to launch by."""
-    offering = intent.offering
-    template = facts.template(offering.pool, offering.type, offering.reservation)
+    offering, market = intent.offering, Market(intent.offering.market)
+    template = facts.template(offering.pool, offering.type, offering.reservation, spot=market is Market.SPOT)
     subnet = next((one.id for one in facts.subnets if one.zone == offering.zone), "")
     if template is None:
         raise LaunchError(ErrorClass.PERMANENT, f"the stack has no launch template of {offering.type}")
     if not subnet:
         raise LaunchError(ErrorClass.PERMANENT, f"the stack has no subnet in {offering.zone}")
-    count, market = len(intent.nodes), Market(offering.market)
+    count = len(intent.nodes)
     asked: dict[str, Any] = {
         "Type": "instant",
         "ClientToken": client_token(facts.uid, intent.id),

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.model.capacity import Intent, OfferingKey, Shape
-from orchestrator.model.cluster import DEFAULT_ROOT_VOLUME, Pool
+from orchestrator.model.cluster import DEFAULT_ROOT_VOLUME, Market, Pool
 from orchestrator.model.findings import Finding, Severity
 from orchestrator.model.stack_facts import StackFacts, TemplateFact
 from orchestrator.provision.aws import fleet
@@ -237,10 +237,11 @@ def launch(question: Question) -> Iterator[Finding]:
     """EC2 would take the request that a launch sends, from the very template that nodes start from. Before the first
     apply there is no template, and then there is nothing to ask."""
     facts = question.facts
+    if facts is None:
+        return
     for one in question.bought():
-        found = (
-            facts.template(one.pool.name, one.type, one.offering.reservation) if facts is not None else None
-        )
+        spot = one.offering.market is Market.SPOT
+        found = facts.template(one.pool.name, one.type, one.offering.reservation, spot)
         if found is not None and bounds(one.pool)[1]:
             yield from _launch(question, one, found)
 
@@ -271,9 +272,9 @@ def _requests(
         wanted = {"LaunchTemplateId": template.id, "Version": str(template.version)}
         yield "run_instances", {"MinCount": 1, "MaxCount": 1, "LaunchTemplate": wanted}
         return
-    facts, wanted = question.facts, question.usable_zones()
+    facts, zones = question.facts, question.usable_zones()
     assert facts is not None
-    for zone in sorted(subnet.zone for subnet in facts.subnets if subnet.zone in wanted):
+    for zone in sorted(subnet.zone for subnet in facts.subnets if subnet.zone in zones):
         yield "create_fleet", _fleet(question, facts, one, zone)
 
 

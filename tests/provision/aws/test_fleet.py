@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -119,6 +120,18 @@ def test_spot_has_its_bound_and_reserved_capacity_no_placement_group() -> None:
         assert "Placement" not in config["Overrides"][0]
     block = request(intent("capacity_block", reservation="cr-0a"), FACTS)
     assert block["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "capacity-block"
+
+
+def test_each_market_is_launched_by_its_own_template() -> None:
+    spot = TemplateFact("burst", TYPE, "lt-0s", 2, "ami-0a", spot=True)
+    facts = replace(FACTS, templates=(spot, *FACTS.templates))
+    ids = [
+        request(intent(market), facts)["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"][
+            "LaunchTemplateId"
+        ]
+        for market in ("spot", "on_demand")
+    ]
+    assert ids == ["lt-0s", "lt-0a"]
 
 
 @pytest.mark.parametrize(
