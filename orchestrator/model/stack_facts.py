@@ -22,9 +22,10 @@ class SubnetFact:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFact:
-    """The launch template of one instance type of a pool. `placement`: the placement group that is in the template, or
-    empty (a site with several zones has one a zone: `StackFacts.placement`); `reservation`: the capacity reservation or
-    block that it starts in, or empty; `spot`: it is for the spot market alone."""
+    """The launch template of one instance type of a pool. `grouped`: whether what starts from it stands in the pool's
+    placement group (None: an older stack does not say, and what is reserved does not); `placement`: that group where it
+    is in the template, or empty (a site with several zones has one a zone: `StackFacts.placement`); `reservation`: the
+    capacity reservation or block that it starts in, or empty; `spot`: it is for the spot market alone."""
 
     pool: str
     type: str
@@ -34,6 +35,7 @@ class TemplateFact:
     placement: str = ""
     reservation: str = ""
     spot: bool = False
+    grouped: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,10 +170,9 @@ def request(intent: Intent, facts: StackFacts) -> dict[str, Any]:
 
 
 def _override(intent: Intent, facts: StackFacts, template: TemplateFact, subnet: str) -> dict[str, Any]:
-    """The one way to start it. A placement group that the template has already is not said twice, and reserved capacity
-    stands where it stands."""
+    """The one way to start it. A placement group that the template has already is not said twice."""
     found: dict[str, Any] = {"InstanceType": intent.offering.type, "SubnetId": subnet}
-    group = _group(intent, facts)
+    group = _group(intent, facts, template)
     if group and not template.placement:
         found["Placement"] = {"GroupName": group}
     if intent.offering.market == Market.SPOT and intent.max_price:
@@ -181,11 +180,12 @@ def _override(intent: Intent, facts: StackFacts, template: TemplateFact, subnet:
     return found
 
 
-def _group(intent: Intent, facts: StackFacts) -> str:
-    """The placement group of the pool in the zone; none beside reserved capacity, which nobody asked to stand close."""
-    if intent.offering.reservation:
-        return ""
-    return facts.placement(intent.offering.pool, intent.offering.zone)
+def _group(intent: Intent, facts: StackFacts, template: TemplateFact) -> str:
+    """The pool's placement group of the zone, which a cluster group never leaves. What is reserved stands where it
+    stands, and has none unless the file asks for it."""
+    reserved = bool(intent.offering.reservation)
+    grouped = not reserved if template.grouped is None else template.grouped
+    return facts.placement(intent.offering.pool, intent.offering.zone) if grouped else ""
 
 
 def _dollars(microusd: int) -> str:

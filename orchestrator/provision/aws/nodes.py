@@ -187,6 +187,7 @@ class Nodes(pulumi.ComponentResource):
                 placement=found[2],
                 reservation=wanted.offering.reservation,
                 spot=wanted.spot,
+                grouped=wants_placement(wanted.pool, wanted.offering),
             )
         )
 

@@ -122,6 +122,34 @@ def test_spot_has_its_bound_and_reserved_capacity_no_placement_group() -> None:
     assert block["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "capacity-block"
 
 
+@pytest.mark.parametrize(
+    ("reservation", "grouped", "wanted"),
+    [
+        ("", None, True),
+        ("", True, True),
+        ("", False, False),
+        ("cr-0a", None, False),
+        ("cr-0a", False, False),
+        ("cr-0a", True, True),
+    ],
+)
+@pytest.mark.parametrize("zone", [ZONE, "us-east-1b"])
+def test_the_stack_says_whether_a_launch_stands_in_the_group_of_its_zone(
+    reservation: str, grouped: bool | None, wanted: bool, zone: str
+) -> None:
+    groups = {ZONE: "gangline-burst-a", "us-east-1b": "gangline-burst-b"}
+    facts = replace(
+        FACTS,
+        templates=(
+            TemplateFact("burst", TYPE, "lt-0a", 3, "ami-0a", reservation=reservation, grouped=grouped),
+        ),
+        placements=tuple(PlacementFact("burst", one, group) for one, group in groups.items()),
+    )
+    asked = request(intent(zone=zone, reservation=reservation), facts)
+    (override,) = asked["LaunchTemplateConfigs"][0]["Overrides"]
+    assert override.get("Placement") == ({"GroupName": groups[zone]} if wanted else None)
+
+
 def test_each_market_is_launched_by_its_own_template() -> None:
     spot = TemplateFact("burst", TYPE, "lt-0s", 2, "ami-0a", spot=True)
     facts = replace(FACTS, templates=(spot, *FACTS.templates))

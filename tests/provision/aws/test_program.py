@@ -228,6 +228,27 @@ def test_template_of_reserved_capacity_names_it(market: str) -> None:
     assert fact.id == "LaunchTemplate/template-burst-p5.48xlarge-cr-0123456789abcdef0"
 
 
+@pytest.mark.parametrize(
+    ("fabric", "market", "wanted"),
+    [
+        ("fabric: {kind: efa}, ", "capacity_reservation", False),
+        ("fabric: {kind: efa, placement: cluster}, ", "capacity_reservation", True),
+        ("fabric: {kind: efa}, ", "capacity_block", False),
+    ],
+)
+def test_facts_say_which_offering_stands_in_a_group(fabric: str, market: str, wanted: bool) -> None:
+    """Reserved capacity beside what is bought on demand, over several zones: each template has its own word."""
+    pool = elastic("p5.48xlarge", market, fabric, RESERVED).replace(
+        "]}\n", ", {type: p5.48xlarge, market: on_demand}]}\n"
+    )
+
+    facts = declare(inputs_of(document(pool))).facts
+
+    assert {one.reservation: one.grouped for one in facts.templates} == {RESERVED[-20:]: wanted, "": True}
+    assert {one.placement for one in facts.templates} == {""}
+    assert [one.zone for one in facts.placements] == ["us-east-1a", "us-east-1b"]
+
+
 def marked_by(site: Site, name: str) -> set[str]:
     """The kinds of things that the template marks with the cluster's uid."""
     rows = site.one("LaunchTemplate", name).inputs["tagSpecifications"]
