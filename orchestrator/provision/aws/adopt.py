@@ -26,6 +26,8 @@ _TAGGED = {
     "NatGateway": "nat-",
     "RouteTable": "rtb-",
     "SecurityGroup": "sg-",
+    "SecurityGroupEgressRule": "sgr-",
+    "SecurityGroupIngressRule": "sgr-",
     "Subnet": "subnet-",
     "Volume": "vol-",
     "Vpc": "vpc-",

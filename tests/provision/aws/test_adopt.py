@@ -20,8 +20,6 @@ UNMARKED = {
     "MountTarget",
     "Route",
     "RouteTableAssociation",
-    "SecurityGroupEgressRule",
-    "SecurityGroupIngressRule",
 }
 
 

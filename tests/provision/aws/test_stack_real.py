@@ -390,6 +390,18 @@ def test_what_a_killed_run_was_making_is_taken_or_forgotten(bench: Bench) -> Non
     assert bench.stack().preview(bench.inputs()) == ()
 
 
+def test_a_rule_that_a_killed_run_was_making_is_taken_over(bench: Bench) -> None:
+    """AWS refuses the same rule twice: only its marks tell that it is the very one."""
+    bench.up()
+    _unrecord(bench, "nodes-from-nodes", "nodes-out")
+
+    done = bench.stack().up(bench.inputs(), find=adopt.of_site(cluster(bench.text), "use1", UID))
+
+    assert done.adopted == ("nodes-from-nodes", "nodes-out")
+    assert short(done.changes) == []
+    assert bench.stack().preview(bench.inputs()) == ()
+
+
 def test_destroy_ends_what_a_killed_run_was_making(bench: Bench) -> None:
     """No run came between: all that is known of the node is that it was being made, and its marks."""
     bench.up()
