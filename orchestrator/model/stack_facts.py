@@ -24,8 +24,9 @@ class SubnetFact:
 class TemplateFact:
     """The launch template of one instance type of a pool. `grouped`: whether what starts from it stands in the pool's
     placement group (None: an older stack does not say, and what is reserved does not); `placement`: that group where it
-    is in the template, or empty (a site with several zones has one a zone: `StackFacts.placement`); `reservation`: the
-    capacity reservation or block that it starts in, or empty; `spot`: it is for the spot market alone."""
+    is in the template, or empty (a site with several zones has one a zone: `StackFacts.placement`); `public`: it stands
+    in a public subnet; `reservation`: the capacity reservation or block that it starts in, or empty; `spot`: it is for
+    the spot market alone."""
 
     pool: str
     type: str
@@ -36,6 +37,7 @@ class TemplateFact:
     reservation: str = ""
     spot: bool = False
     grouped: bool | None = None
+    public: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,11 @@ class StackFacts:
     def root(self, image: str) -> str:
         """The device name of that image's root disk; empty if it was never looked up."""
         return dict(self.roots).get(image, "")
+
+    def subnet(self, template: TemplateFact, zone: str) -> str:
+        """Where nodes of that template stand in a zone; empty if there is none there."""
+        subnets = self.public_subnets if template.public else self.subnets
+        return next((one.id for one in subnets if one.zone == zone), "")
 
     def home(self, what: str) -> str:
         """The zone in which `what` stands (`nat`, `controller`, `pool/NAME`, `storage/NAME`); empty if nowhere."""

@@ -133,9 +133,9 @@ def request(intent: Intent, facts: StackFacts) -> dict[str, Any]:
     """CreateFleet's parameters. LaunchError of class permanent if the stack has nothing to launch by."""
     offering, market = intent.offering, Market(intent.offering.market)
     template = facts.template(offering.pool, offering.type, offering.reservation, spot=market is Market.SPOT)
-    subnet = next((one.id for one in facts.subnets if one.zone == offering.zone), "")
     if template is None:
         raise LaunchError(ErrorClass.PERMANENT, f"the stack has no launch template of {offering.type}")
+    subnet = facts.subnet(template, offering.zone)
     if not subnet:
         raise LaunchError(ErrorClass.PERMANENT, f"the stack has no subnet in {offering.zone}")
     count = len(intent.nodes)

@@ -188,6 +188,7 @@ class Nodes(pulumi.ComponentResource):
                 reservation=wanted.offering.reservation,
                 spot=wanted.spot,
                 grouped=wants_placement(wanted.pool, wanted.offering),
+                public=wanted.pool.public_address,
             )
         )
 

@@ -150,6 +150,18 @@ def test_the_stack_says_whether_a_launch_stands_in_the_group_of_its_zone(
     assert override.get("Placement") == ({"GroupName": groups[zone]} if wanted else None)
 
 
+@pytest.mark.parametrize(("public", "subnet"), [(True, "subnet-0p"), (False, "subnet-0a")])
+def test_a_public_address_is_given_where_a_way_in_is(public: bool, subnet: str) -> None:
+    """An address that the world could reach is of no use in a subnet whose way out is NAT."""
+    facts = replace(
+        FACTS,
+        templates=(TemplateFact("burst", TYPE, "lt-0a", 3, "ami-0a", public=public),),
+        public_subnets=(SubnetFact(ZONE, "subnet-0p"),),
+    )
+    (override,) = request(intent(), facts)["LaunchTemplateConfigs"][0]["Overrides"]
+    assert override["SubnetId"] == subnet
+
+
 def test_each_market_is_launched_by_its_own_template() -> None:
     spot = TemplateFact("burst", TYPE, "lt-0s", 2, "ami-0a", spot=True)
     facts = replace(FACTS, templates=(spot, *FACTS.templates))

@@ -175,6 +175,8 @@ def test_public_address_with_one_interface_comes_from_a_public_subnet() -> None:
     (nic,) = template(site)["networkInterfaces"]
     assert nic["associatePublicIpAddress"] == "true"
     assert [one.zone for one in site.facts.public_subnets] == ["us-east-1a", "us-east-1b"]
+    (fact,) = site.facts.templates
+    assert site.facts.subnet(fact, "us-east-1b") == "Subnet/public-us-east-1b"
     assert site.all("NatGateway") == []
     assert len(site.all("InternetGateway")) == 1
 
