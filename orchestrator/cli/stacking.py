@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from orchestrator.model.stack_sight import StackSight, short_kind
 
 if TYPE_CHECKING:
     from orchestrator.client import Client
+    from orchestrator.model.capacity import CloudInstance
     from orchestrator.model.cluster import ClusterSpec, Pool
     from orchestrator.provision.aws.changes import ResourceChange
     from orchestrator.provision.aws.inputs import SiteInputs
@@ -229,13 +230,14 @@ class Stacks:
                 "apply.no-uid", "the controller has not named the cluster", "run it again, with this version"
             )
         stack.refresh(self._progress(site))
-        done = stack.up(inputs, self._progress(site), _found_again(inputs))
+        done = stack.up(inputs, self._progress(site), _found_again(account.spec, site, inputs.uid))
         for name in done.adopted:
             self._tell(f"{site}: {name} was made by a run that was killed, and is taken over")
         return len(done.changes)
 
     def _end(self, site: str, stack: SiteStack, held: frozenset[str]) -> int:
-        """By the record alone: first what the controller gives back, then the stack, then what nobody knows of."""
+        """By the record and the marks: first what the controller gives back, then the stack with what a killed run was
+        making, then what nobody knows of."""
         if held:
             raise Refused(
                 "destroy.work",
@@ -243,12 +245,13 @@ class Stacks:
                 "run it again when it is over",
             )
         self._given_back(site)
-        done = stack.destroy(self._progress(site), _released(self._account))
+        find = _found_again(_spec_with(self._account, site), site, named(self._account).uid)
+        done = stack.destroy(self._progress(site), _released(self._account), find)
+        for name in done.adopted:
+            self._tell(f"{site}: {name} was made by a run that was killed, and is ended too")
         for one in stack.left():
-            self._tell(
-                f"{site}: {short_kind(one.type)} {one.name} is kept: it holds data, or such a thing stands in it"
-            )
-        self._swept(site)
+            self._tell(f"{site}: {short_kind(one.type)} {one.name} is kept: {one.why_kept()}")
+        self._swept(site, stack.instances())
         return len(done.changes)
 
     def _given_back(self, site: str) -> None:
@@ -264,14 +267,15 @@ class Stacks:
                 )
             time.sleep(LOOK_S)
 
-    def _swept(self, site: str) -> None:
-        """Instances with the cluster's mark that are still there: nothing of the cluster is to run on."""
-        left = _bought(self._account, site)
+    def _swept(self, site: str, kept: frozenset[str]) -> None:
+        """Instances with the site's marks that are still there: nothing of it is to run on that the record does not
+        keep."""
+        left = _marked(self._account, site, kept)
         if not left:
             return
         _cloud(self._account, site).terminate(tuple(left))
         end = time.monotonic() + GIVEN_BACK_S
-        while (left := _bought(self._account, site)) and time.monotonic() < end:
+        while (left := _marked(self._account, site, kept)) and time.monotonic() < end:
             time.sleep(LOOK_S)
         if left:
             raise Unavailable(
@@ -286,11 +290,11 @@ class Stacks:
         return one
 
 
-def _found_again(inputs: SiteInputs) -> Callable[[str, str], str]:
+def _found_again(spec: ClusterSpec, site: str, uid: str) -> Callable[[str, str], str]:
     """What a killed run had begun to make, by its marks in the account."""
     from orchestrator.provision.aws.adopt import of_site
 
-    return of_site(inputs)
+    return of_site(spec, site, uid)
 
 
 def _cloud(account: Account, site: str) -> Any:
@@ -302,8 +306,18 @@ def _cloud(account: Account, site: str) -> Any:
 def _bought(account: Account, site: str) -> list[str]:
     """Instances that the controller has launched on the site and that are not gone; those of the stack are not among
     them."""
+    uid = named(account).uid
+    return _not_gone(_cloud(account, site).describe(uid, site)) if uid != UNNAMED else []
+
+
+def _marked(account: Account, site: str, kept: frozenset[str]) -> list[str]:
+    """All instances with the site's marks that are not gone, but for `kept`."""
+    uid = named(account).uid
+    found = _not_gone(_cloud(account, site).marked(uid, site)) if uid != UNNAMED else []
+    return [name for name in found if name not in kept]
+
+
+def _not_gone(found: Iterable[CloudInstance]) -> list[str]:
     from orchestrator.model.capacity import CloudState
 
-    uid = named(account).uid
-    found = _cloud(account, site).describe(uid, site) if uid != UNNAMED else ()
     return [one.id for one in found if one.state is not CloudState.GONE]

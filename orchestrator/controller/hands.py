@@ -116,7 +116,7 @@ def _end(task: End, clouds: Clouds) -> commands.EndAnswered:
 
 def _look(task: Look, clouds: Clouds) -> commands.Looked:
     try:
-        found = clouds(task.site).describe(task.uid)
+        found = clouds(task.site).describe(task.uid, task.site.name)
     except Exception as error:  # noqa: BLE001 - any error is the answer
         return commands.Looked(task.site.name, task.asked_us, error=words_of(error))
     return commands.Looked(task.site.name, task.asked_us, found)

@@ -22,9 +22,11 @@ class SubnetFact:
 
 @dataclass(frozen=True, slots=True)
 class TemplateFact:
-    """The launch template of one instance type of a pool. `placement`: the placement group that is in the template, or
-    empty (a site with several zones has one a zone: `StackFacts.placement`); `reservation`: the capacity reservation or
-    block that it starts in, or empty."""
+    """The launch template of one instance type of a pool. `grouped`: whether what starts from it stands in the pool's
+    placement group (None: an older stack does not say, and what is reserved does not); `placement`: that group where it
+    is in the template, or empty (a site with several zones has one a zone: `StackFacts.placement`); `public`: it stands
+    in a public subnet; `reservation`: the capacity reservation or block that it starts in, or empty; `spot`: it is for
+    the spot market alone."""
 
     pool: str
     type: str
@@ -33,6 +35,9 @@ class TemplateFact:
     image: str
     placement: str = ""
     reservation: str = ""
+    spot: bool = False
+    grouped: bool | None = None
+    public: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +102,14 @@ class StackFacts:
     placements: tuple[PlacementFact, ...] = ()
     public_subnets: tuple[SubnetFact, ...] = ()
 
-    def template(self, pool: str, instance_type: str, reservation: str = "") -> TemplateFact | None:
-        """The launch template for nodes of that pool, type and reservation (empty: none)."""
+    def template(
+        self, pool: str, instance_type: str, reservation: str = "", spot: bool = False
+    ) -> TemplateFact | None:
+        """The launch template for nodes of that pool, type, reservation (empty: none) and market."""
         wanted = (pool, instance_type, reservation)
-        return next((one for one in self.templates if (one.pool, one.type, one.reservation) == wanted), None)
+        found = [one for one in self.templates if (one.pool, one.type, one.reservation) == wanted]
+        # Stacks of older versions have one template for both markets.
+        return next((one for is_spot in (spot, False) for one in found if one.spot == is_spot), None)
 
     def image(self, words: str) -> str:
         """What the file's words for an image meant when they were first looked up; empty if they never were."""
@@ -109,6 +118,11 @@ class StackFacts:
     def root(self, image: str) -> str:
         """The device name of that image's root disk; empty if it was never looked up."""
         return dict(self.roots).get(image, "")
+
+    def subnet(self, template: TemplateFact, zone: str) -> str:
+        """Where nodes of that template stand in a zone; empty if there is none there."""
+        subnets = self.public_subnets if template.public else self.subnets
+        return next((one.id for one in subnets if one.zone == zone), "")
 
     def home(self, what: str) -> str:
         """The zone in which `what` stands (`nat`, `controller`, `pool/NAME`, `storage/NAME`); empty if nowhere."""

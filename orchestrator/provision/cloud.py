@@ -40,8 +40,9 @@ class Cloud(Protocol):
     def terminate(self, ids: tuple[str, ...]) -> None:
         """End instances; those that are gone already are no error."""
 
-    def describe(self, uid: str) -> tuple[CloudInstance, ...]:
-        """All instances that carry the cluster's uid and an intent, also those that end, while it tells of them."""
+    def describe(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
+        """All instances that carry the cluster's uid, the site's mark and an intent, also those that end, while it
+        tells of them. Two sites may have one region: what the other one launched is no stranger there."""
 
 
 Clouds = Callable[[Site], Cloud]

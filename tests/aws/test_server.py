@@ -105,6 +105,14 @@ def ground(aws: Account) -> Ground:
     return Ground(aws)
 
 
+def test_a_spot_request_can_be_marked_only_where_one_is_made(ground: Ground) -> None:
+    marks = [{"ResourceType": "spot-instances-request", "Tags": [{"Key": "gangline:uid", "Value": "a"}]}]
+    ground.template = ground.make_template("spot", TagSpecifications=marks)
+
+    assert len(ids_of(ground.fleet(1, market="spot"))) == 1
+    assert codes_of(ground.fleet(1, "two")) == ["InvalidParameterCombination"]
+
+
 def ids_of(answer: Any) -> list[str]:
     return [one for row in answer.get("Instances", []) for one in row["InstanceIds"]]
 

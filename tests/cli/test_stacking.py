@@ -68,7 +68,7 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
     monkeypatch.setattr(stacking, "_stack", lambda *_, **__: made)
     monkeypatch.setattr(stacking, "_inputs", lambda *_: Inputs())
     monkeypatch.setattr(stacking, "_live", lambda *_: (("quota is short",), ()))
-    monkeypatch.setattr(stacking, "_found_again", lambda _: lambda kind, name: "")
+    monkeypatch.setattr(stacking, "_found_again", lambda *_: lambda kind, name: "")
     return made
 
 
@@ -152,17 +152,25 @@ def test_a_site_is_not_ended_under_work(paper: Paper) -> None:
 
 
 class Bought:
-    """A cloud with what the controller launched on two sites of one region; `keeps` are never given back."""
+    """A cloud with what the controller launched on two sites of one region; `keeps` are never given back. `others` were
+    launched by runs of stacks."""
 
-    def __init__(self, keeps: dict[str, tuple[str, ...]]) -> None:
-        self.keeps = keeps
+    def __init__(
+        self, keeps: dict[str, tuple[str, ...]], others: dict[str, tuple[str, ...]] | None = None
+    ) -> None:
+        self.keeps, self.others = keeps, others or {}
         self.ended: list[str] = []
+        self.said: list[str] = []
 
     def describe(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
+        return self._alive(self.keeps[site])
+
+    def marked(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
+        return self._alive((*self.keeps[site], *self.others.get(site, ())))
+
+    def _alive(self, names: tuple[str, ...]) -> tuple[CloudInstance, ...]:
         return tuple(
-            CloudInstance(name, "intent-1", CloudState.RUNNING)
-            for name in self.keeps[site]
-            if name not in self.ended
+            CloudInstance(name, "intent-1", CloudState.RUNNING) for name in names if name not in self.ended
         )
 
     def terminate(self, ids: tuple[str, ...]) -> None:
@@ -172,8 +180,15 @@ class Bought:
 @pytest.fixture
 def leaving(monkeypatch: pytest.MonkeyPatch) -> Callable[[Bought], HostResult]:
     """The end of site use1, beside which another one of the same region stays."""
-    stack = SimpleNamespace(destroy=lambda *_: SimpleNamespace(changes=(ROW,)), left=tuple)
+
+    def destroy(progress: Any, released: Any, find: Callable[[str, str], str]) -> Any:
+        return SimpleNamespace(changes=(ROW,), adopted=tuple(filter(None, [find("kind", "t-1")])))
+
+    stack = SimpleNamespace(destroy=destroy, left=tuple, instances=lambda: frozenset({"i-protected"}))
     monkeypatch.setattr(stacking, "_stack", lambda *_, **__: stack)
+    monkeypatch.setattr(
+        stacking, "_found_again", lambda spec, site, uid: lambda kind, name: f"{name} of {uid}"
+    )
     monkeypatch.setattr(stacking, "named", lambda _: Named("k3j9x0q2m5a7"))
     monkeypatch.setattr(stacking, "GIVEN_BACK_S", 0.0)
     monkeypatch.setattr(stacking, "LOOK_S", 0.0)
@@ -181,7 +196,7 @@ def leaving(monkeypatch: pytest.MonkeyPatch) -> Callable[[Bought], HostResult]:
     def end(cloud: Bought) -> HostResult:
         monkeypatch.setattr(stacking, "_cloud", lambda *_: cloud)
         account = Account(ClusterSpec("atlas"), SPEC, Path("/nowhere"))
-        return Stacks(account, lambda _: None).bring("use1", frozenset())
+        return Stacks(account, cloud.said.append).bring("use1", frozenset())
 
     return end
 
@@ -197,3 +212,17 @@ def test_nothing_of_another_site_in_the_region_is_touched(leaving: Callable[[Bou
     cloud = Bought({"use1": (), "other": ("i-2",)})
     assert leaving(cloud).ok
     assert cloud.ended == []
+
+
+def test_what_a_killed_run_was_making_ends_with_the_site(leaving: Callable[[Bought], HostResult]) -> None:
+    cloud = Bought({"use1": ()})
+    assert leaving(cloud).ok
+    assert cloud.said == ["use1: t-1 of k3j9x0q2m5a7 was made by a run that was killed, and is ended too"]
+
+
+def test_an_instance_that_nobody_has_on_record_ends_with_the_site(
+    leaving: Callable[[Bought], HostResult],
+) -> None:
+    cloud = Bought({"use1": (), "other": ()}, {"use1": ("i-twin", "i-protected"), "other": ("i-3",)})
+    assert leaving(cloud).ok
+    assert cloud.ended == ["i-twin"]

@@ -43,6 +43,7 @@ class Machine:
 
     id: str
     intent: str
+    site: str
     token: str
     zone: str
     market: str
@@ -94,6 +95,7 @@ class FakeCloud:
         one = Machine(
             f"i-{len(self.machines) + 1:04d}",
             intent.id,
+            intent.site,
             token,
             intent.offering.zone,
             intent.offering.market,
@@ -114,7 +116,7 @@ class FakeCloud:
         one = self.machines[name]
         one.ended_us = one.ended_us or self.clock.now_us()
 
-    def describe(self, uid: str) -> tuple[CloudInstance, ...]:
+    def describe(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
         if self.blind:
             raise Unanswered("read timeout")
         now_us = self.clock.now_us()
@@ -122,6 +124,7 @@ class FakeCloud:
             self._shown(one)
             for one in self.machines.values()
             if one.token.startswith(uid)
+            and one.site == site
             and one.shown_us <= now_us
             and not (one.ended_us and one.ended_us + self.remember_s * SECOND <= now_us)
         )

@@ -242,6 +242,22 @@ def test_looks_at_other_sites_neither_stop_nor_speed_the_clock_of_a_stranger(tmp
     assert ended == [(90, "use1", ("i-stray",))]
 
 
+def test_each_site_of_a_region_ends_its_own_strangers(tmp_path: Path) -> None:
+    """Two sites in one region: what the other one is looked at for makes nobody forget what was seen here, and what it
+    launched before its records were lost is not ended from here."""
+    spec = hybrid(elastic(), elastic("more", site="use2"))
+    (here, use1) = spec.sites
+    world = CloudWorld(tmp_path / "state", replace(spec, sites=(here, use1, replace(use1, name="use2"))))
+    world.submit(GANG_OF_4)
+    world.ready()
+    mine = next(iter(world.state.fleets.values())).intent
+    stray = world.sky._start(mine, f"{world.state.uid}-stray")
+    theirs = world.sky._start(replace(mine, site="use3"), f"{world.state.uid}-theirs")
+    world.pass_s(200)
+    assert stray.id not in world.sky.alive()
+    assert theirs.id in world.sky.alive()
+
+
 def test_an_instance_that_is_not_told_of_is_gone_only_after_several_looks(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.submit(GANG_OF_4)

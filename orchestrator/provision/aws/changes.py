@@ -59,6 +59,12 @@ class ResourceChange:
         op = StackOp.DELETE if self.op == Op.FORGET else StackOp(str(self.op))
         return StackRow(op, self.type, self.name, self.paths, data=self.type in DATA, node=node)
 
+    def why_kept(self) -> str:
+        """Why the end of a stack left it: what the record protects stays, and what that stands in."""
+        if not self.protected:
+            return "what else is kept stands in it"
+        return "it holds data" if self.type in DATA else "somebody has protected it in the stack's record"
+
 
 Progress = Callable[[ResourceChange, bool], None]
 
@@ -136,12 +142,20 @@ def plain(text: str) -> str:
 _OTHER_PHRASE = (
     "give the one that the stack was made with by PULUMI_CONFIG_PASSPHRASE, or name a key: `stack.secrets`"
 )
-HELD = r"is protected|cannot be deleted|state unprotect"
+# The engine's own words, for what the record protects. AWS has others for what is in use, and says nothing of data.
+HELD = r"pulumi state unprotect"
+IN_USE = (
+    r"DependencyViolation|DeleteConflict|\.InUse|InUse\b|IN_USE|has dependencies|(currently|still) in use"
+)
 _HINTS: tuple[tuple[str, str], ...] = (
     (r"incorrect passphrase|passphrase must be set", _OTHER_PHRASE),
     (
         r"resource plugin|find plugin|load plugin",
         "`pulumi plugin install resource aws` fetches what is missing",
+    ),
+    (
+        IN_USE,
+        "AWS says that something still uses it: end that, or wait until it has ended, then run it again",
     ),
     (r"[Cc]apacity", "AWS has none of it now: try again later, or name another type or zone"),
     (r"LimitExceeded|VcpuLimit|quota", "ask AWS for a higher quota, or want less"),
@@ -150,16 +164,12 @@ _HINTS: tuple[tuple[str, str], ...] = (
         "the credentials lack a right: ask for the one that is named",
     ),
     (r"ExpiredToken|o valid credential|NoCredentials|InvalidClientTokenId", "log in to AWS again"),
-    (
-        r"DependencyViolation",
-        "something that Gangline did not make still uses it: remove that, then run again",
-    ),
 )
 
 
 def failed(listener: Listener, words: str, what: str) -> GanglineError:
     """The error of a run that failed: the first resource that failed, why, and what to do; never a traceback. Refused
-    where that resource holds data, and nobody has released it.
+    where the record protects that resource: it holds data and nobody has released it, or a person protected it.
 
     `words` is the engine's whole output, for where it named no resource; `what` the verb.
     """
@@ -172,9 +182,7 @@ def failed(listener: Listener, words: str, what: str) -> GanglineError:
     name = urn.rpartition("::")[2]
     place = f"{_kind(urn)} {name}: " if urn else ""
     if re.search(HELD, text):
-        why = f"{_kind(urn)} {name} holds data and would be deleted, with all that is in it"
-        hint = f"release it by name (storage/{name}), or put it into the file again"
-        return Refused("aws.holds-data", why, hint, name)
+        return _held(urn, name)
     reason = _reason(text)
     more = len({one for one, _ in named}) - 1
     also = f" (and {more} more)" if more > 0 else ""
@@ -185,6 +193,15 @@ def failed(listener: Listener, words: str, what: str) -> GanglineError:
     )
 
 
+def _held(urn: str, name: str) -> Refused:
+    if _type(urn) in DATA:
+        why = f"{_kind(urn)} {name} holds data and would be deleted, with all that is in it"
+        hint = f"release it by name (storage/{name}), or put it into the file again"
+        return Refused("aws.holds-data", why, hint, name)
+    why = f"{_kind(urn)} {name} would be deleted, and somebody has protected it in the stack's record"
+    return Refused("aws.protected", why, "`pulumi state unprotect` takes that off", name)
+
+
 def hint_for(text: str) -> str:
     """What a person does about that message."""
     for pattern, hint in _HINTS:
@@ -193,9 +210,14 @@ def hint_for(text: str) -> str:
     return "run it again: what was made is recorded, and what is missing is made"
 
 
+def _type(urn: str) -> str:
+    """The type that a URN names, without those of its parents."""
+    return urn.split("::")[2].rpartition("$")[2] if urn.count("::") >= 3 else ""
+
+
 def _kind(urn: str) -> str:
     """The last word of a type, as in `LustreFileSystem`."""
-    return re.split(r"[$:/]", urn.split("::")[2])[-1] if urn.count("::") >= 3 else ""
+    return re.split(r"[:/]", _type(urn))[-1]
 
 
 def _reason(text: str) -> str:

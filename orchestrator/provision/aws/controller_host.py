@@ -150,7 +150,9 @@ class ControllerHost(pulumi.ComponentResource):
             name="gangline",
             role=role.name,
             policy=pulumi.Output.from_input(args.nodes_role).apply(
-                lambda arn: rights.of_controller(where, args.marks.cluster, args.marks.uid, arn)
+                lambda arn: rights.of_controller(
+                    where, args.marks.cluster, args.marks.uid, arn, args.inputs.site.kms_key
+                )
             ),
             opts=self._child,
         )

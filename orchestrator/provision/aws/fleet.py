@@ -77,10 +77,15 @@ class Ec2:
             for name in ids if len(ids) > 1 else ():
                 self.terminate((name,))
 
-    def describe(self, uid: str, site: str = "") -> tuple[CloudInstance, ...]:
-        """All instances of elastic nodes with the cluster's uid in the region, or those of one site, page by page."""
-        filters = [{"Name": f"tag:{UID}", "Values": [uid]}, {"Name": "tag-key", "Values": [INTENT]}]
-        filters += [{"Name": f"tag:{SITE}", "Values": [site]}] if site else []
+    def describe(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
+        """All instances of the site's elastic nodes, page by page."""
+        return self._described([*_of_site(uid, site), {"Name": "tag-key", "Values": [INTENT]}])
+
+    def marked(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
+        """All instances with the marks of a site, whoever launched them: the controller, or a run of its stack."""
+        return self._described(_of_site(uid, site))
+
+    def _described(self, filters: list[dict[str, Any]]) -> tuple[CloudInstance, ...]:
         found: list[CloudInstance] = []
         with _said():
             pages = self._client.get_paginator("describe_instances").paginate(
@@ -90,6 +95,10 @@ class Ec2:
                 for reservation in page["Reservations"]:
                     found += [_seen(one) for one in reservation["Instances"]]
         return tuple(found)
+
+
+def _of_site(uid: str, site: str) -> list[dict[str, Any]]:
+    return [{"Name": f"tag:{UID}", "Values": [uid]}, {"Name": f"tag:{SITE}", "Values": [site]}]
 
 
 @contextmanager
@@ -122,14 +131,14 @@ def _seen(one: dict[str, Any]) -> CloudInstance:
 
 def request(intent: Intent, facts: StackFacts) -> dict[str, Any]:
     """CreateFleet's parameters. LaunchError of class permanent if the stack has nothing to launch by."""
-    offering = intent.offering
-    template = facts.template(offering.pool, offering.type, offering.reservation)
-    subnet = next((one.id for one in facts.subnets if one.zone == offering.zone), "")
+    offering, market = intent.offering, Market(intent.offering.market)
+    template = facts.template(offering.pool, offering.type, offering.reservation, spot=market is Market.SPOT)
     if template is None:
         raise LaunchError(ErrorClass.PERMANENT, f"the stack has no launch template of {offering.type}")
+    subnet = facts.subnet(template, offering.zone)
     if not subnet:
         raise LaunchError(ErrorClass.PERMANENT, f"the stack has no subnet in {offering.zone}")
-    count, market = len(intent.nodes), Market(offering.market)
+    count = len(intent.nodes)
     asked: dict[str, Any] = {
         "Type": "instant",
         "ClientToken": client_token(facts.uid, intent.id),
@@ -161,10 +170,9 @@ def request(intent: Intent, facts: StackFacts) -> dict[str, Any]:
 
 
 def _override(intent: Intent, facts: StackFacts, template: TemplateFact, subnet: str) -> dict[str, Any]:
-    """The one way to start it. A placement group that the template has already is not said twice, and reserved capacity
-    stands where it stands."""
+    """The one way to start it. A placement group that the template has already is not said twice."""
     found: dict[str, Any] = {"InstanceType": intent.offering.type, "SubnetId": subnet}
-    group = _group(intent, facts)
+    group = _group(intent, facts, template)
     if group and not template.placement:
         found["Placement"] = {"GroupName": group}
     if intent.offering.market == Market.SPOT and intent.max_price:
@@ -172,11 +180,12 @@ def _override(intent: Intent, facts: StackFacts, template: TemplateFact, subnet:
     return found
 
 
-def _group(intent: Intent, facts: StackFacts) -> str:
-    """The placement group of the pool in the zone; none beside reserved capacity, which nobody asked to stand close."""
-    if intent.offering.reservation:
-        return ""
-    return facts.placement(intent.offering.pool, intent.offering.zone)
+def _group(intent: Intent, facts: StackFacts, template: TemplateFact) -> str:
+    """The pool's placement group of the zone, which a cluster group never leaves. What is reserved stands where it
+    stands, and has none unless the file asks for it."""
+    reserved = bool(intent.offering.reservation)
+    grouped = not reserved if template.grouped is None else template.grouped
+    return facts.placement(intent.offering.pool, intent.offering.zone) if grouped else ""
 
 
 def _dollars(microusd: int) -> str:

@@ -14,13 +14,14 @@ from orchestrator.model.catalog import Catalog
 from orchestrator.model.cluster import ClusterSpec, Offering, Pool, Site
 from orchestrator.model.findings import Finding, Severity
 from orchestrator.model.stack_facts import StackFacts
+from orchestrator.provision.aws.lookups import zones_of
 from orchestrator.provision.aws.marks import SITE, UID
 
 Client = Any
 Clients = Callable[[str, str], Client]  # service and region -> a boto3 client
 T = TypeVar("T")
 DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthFailure")
-RUNNING = ["pending", "running", "stopping", "stopped"]
+PRESENT = ["pending", "running", "stopping", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Account:
         return self.once("instances", self._instances)
 
     def _instances(self) -> list[dict[str, Any]]:
-        ec2, states = self.client("ec2"), [{"Name": "instance-state-name", "Values": RUNNING}]
+        ec2, states = self.client("ec2"), [{"Name": "instance-state-name", "Values": PRESENT}]
         reservations = pages(ec2, "describe_instances", "Reservations", Filters=states)
         return [one for row in reservations for one in row["Instances"]]
 
@@ -128,8 +129,11 @@ class Question:
         return {one.zone: one.id for one in self.facts.subnets} if self.facts is not None else {}
 
     def usable_zones(self) -> tuple[str, ...]:
-        """The zones in which nodes may stand."""
-        return self.site.zones or tuple(self.subnet_ids()) or self.account.zones()
+        """The zones in which nodes may stand: those that the stack's program gets."""
+        return self.account.once("usable zones", self._usable_zones)
+
+    def _usable_zones(self) -> tuple[str, ...]:
+        return zones_of(self.site, self.facts, self.account.client("ec2"))
 
     def is_ours(self, instance: dict[str, Any]) -> bool:
         """Whether an instance is a node of this site, which the wanted sizes count already."""

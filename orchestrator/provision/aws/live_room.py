@@ -42,6 +42,7 @@ SPOT = {
     "p5": ("L-C4BD4855", "All P5 Spot Instance Requests"),
     **dict.fromkeys(("a", "c", "d", "h", "i", "m", "r", "t", "z"), SPOT_STANDARD),
 }
+COUNTED = ("pending", "running")
 Quota = tuple[str, str]
 # A node takes one address of its subnet, whatever it has of network cards: interfaces for EFA alone have none
 # (provision/aws/fabric.py lays them out).
@@ -210,11 +211,13 @@ def _limit(question: Question, code: str) -> int:
 
 
 def _used(question: Question, known: Quota) -> int:
-    """Virtual processors that run already and are none of this site's."""
+    """Virtual processors that run already and are none of this site's. Of what is stopped EC2 counts none."""
     return sum(
         _cores(question, one)
         for one in question.account.instances()
-        if not question.is_ours(one) and quota_of(one["InstanceType"], _market(one)) == known
+        if one["State"]["Name"] in COUNTED
+        and not question.is_ours(one)
+        and quota_of(one["InstanceType"], _market(one)) == known
     )
 
 

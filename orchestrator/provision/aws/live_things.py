@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.model.capacity import Intent, OfferingKey, Shape
-from orchestrator.model.cluster import DEFAULT_ROOT_VOLUME, Pool
+from orchestrator.model.cluster import DEFAULT_ROOT_VOLUME, Market, Pool
 from orchestrator.model.findings import Finding, Severity
-from orchestrator.model.stack_facts import TemplateFact
+from orchestrator.model.stack_facts import StackFacts, TemplateFact
 from orchestrator.provision.aws import fleet
 from orchestrator.provision.aws.live_asks import (
     DENIED,
@@ -237,10 +237,11 @@ def launch(question: Question) -> Iterator[Finding]:
     """EC2 would take the request that a launch sends, from the very template that nodes start from. Before the first
     apply there is no template, and then there is nothing to ask."""
     facts = question.facts
+    if facts is None:
+        return
     for one in question.bought():
-        found = (
-            facts.template(one.pool.name, one.type, one.offering.reservation) if facts is not None else None
-        )
+        spot = one.offering.market is Market.SPOT
+        found = facts.template(one.pool.name, one.type, one.offering.reservation, spot)
         if found is not None and bounds(one.pool)[1]:
             yield from _launch(question, one, found)
 
@@ -266,22 +267,23 @@ def _requests(
     question: Question, one: Bought, template: TemplateFact
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """A fixed node is one instance of its template; elastic nodes are the fleet that the controller would ask for, in
-    each zone."""
+    each zone where it can: a zone that the file has got since the last apply has no subnet yet."""
     if one.pool.nodes:
         wanted = {"LaunchTemplateId": template.id, "Version": str(template.version)}
         yield "run_instances", {"MinCount": 1, "MaxCount": 1, "LaunchTemplate": wanted}
         return
-    for zone in sorted(question.subnet_ids()):
-        yield "create_fleet", _fleet(question, one, zone)
+    facts, zones = question.facts, question.usable_zones()
+    assert facts is not None
+    for zone in sorted(subnet.zone for subnet in facts.subnets if subnet.zone in zones):
+        yield "create_fleet", _fleet(question, facts, one, zone)
 
 
-def _fleet(question: Question, one: Bought, zone: str) -> dict[str, Any]:
+def _fleet(question: Question, facts: StackFacts, one: Bought, zone: str) -> dict[str, Any]:
     """The request for the pool's least size, or for one node, without the token that makes it happen once."""
-    assert question.facts is not None
     key = OfferingKey(one.pool.name, one.type, str(one.offering.market), zone, one.offering.reservation)
     nodes = tuple(f"{one.pool.name}-{number}" for number in range(max(1, bounds(one.pool)[0])))
     bound = one.offering.max_microusd_per_hour
     intent = Intent("intent-0", question.site.name, key, nodes, 0, Shape(0, 0, 0), max_price=bound)
-    asked = fleet.request(intent, question.facts)
+    asked = fleet.request(intent, facts)
     del asked["ClientToken"]
     return asked

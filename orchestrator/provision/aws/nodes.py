@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pulumi
 from pulumi_aws import ec2
@@ -47,19 +47,26 @@ class NodesArgs:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One launch template: a pool's nodes of one type, bought by one offering; `zone` of fixed nodes only."""
+    """One launch template: a pool's nodes of one type, bought by one offering; `zone` of fixed nodes only. `beside`:
+    the type is bought on demand as well, by a template of its own."""
 
     pool: Pool
     offering: Offering
     type: str
     zone: str = ""
+    beside: bool = False
+
+    @property
+    def spot(self) -> bool:
+        """Whether a spot request is made with each launch."""
+        return self.offering.market == Market.SPOT
 
     @property
     def name(self) -> str:
         """The Pulumi name, made of the file's words."""
-        return "-".join(
-            word for word in ("template", self.pool.name, self.type, self.offering.reservation) if word
-        )
+        market = str(self.offering.market) if self.beside else ""
+        words = ("template", self.pool.name, self.type, self.offering.reservation, market)
+        return "-".join(word for word in words if word)
 
 
 class Nodes(pulumi.ComponentResource):
@@ -157,8 +164,14 @@ class Nodes(pulumi.ComponentResource):
         return None if group is None else ec2.LaunchTemplatePlacementArgs(group_name=group)
 
     def _tags(self, wanted: Wanted) -> list[ec2.LaunchTemplateTagSpecificationArgs]:
+        """All that a launch makes is marked as it is made. EC2 refuses marks of a spot request where none is made."""
         tags = self._args.marks.tags(wanted.pool.name, pool=wanted.pool.name)
-        kinds = ("instance", "volume", "network-interface")
+        kinds = [
+            "instance",
+            "volume",
+            "network-interface",
+            *(["spot-instances-request"] if wanted.spot else []),
+        ]
         return [ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags) for kind in kinds]
 
     def _template_fact(self, wanted: Wanted, template: ec2.LaunchTemplate) -> pulumi.Output[TemplateFact]:
@@ -173,6 +186,9 @@ class Nodes(pulumi.ComponentResource):
                 image=pin.image,
                 placement=found[2],
                 reservation=wanted.offering.reservation,
+                spot=wanted.spot,
+                grouped=wants_placement(wanted.pool, wanted.offering),
+                public=wanted.pool.public_address,
             )
         )
 
@@ -226,15 +242,16 @@ class Nodes(pulumi.ComponentResource):
 
 
 def templates_of(pool: Pool, inputs: SiteInputs) -> tuple[Wanted, ...]:
-    """The templates that a pool needs: one for its fixed nodes, else one for each type and reservation."""
+    """The templates that a pool needs: one for its fixed nodes, else one for each type, reservation, and spot."""
     if pool.nodes:
         offering = pool.offerings[0]
         return (Wanted(pool, offering, offering.types[0], inputs.home(f"pool/{pool.name}")),)
-    found: dict[tuple[str, str], Wanted] = {}
+    found: dict[tuple[str, str, bool], Wanted] = {}
     for offering in pool.offerings:
         for name in offering.types:
-            found.setdefault((name, offering.reservation), Wanted(pool, offering, name))
-    return tuple(found[key] for key in sorted(found))
+            wanted = Wanted(pool, offering, name)
+            found.setdefault((name, offering.reservation, wanted.spot), wanted)
+    return tuple(replace(found[key], beside=key[2] and (*key[:2], False) in found) for key in sorted(found))
 
 
 def root_gib(pool: Pool) -> int:

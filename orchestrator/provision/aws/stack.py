@@ -136,13 +136,19 @@ class SiteStack:
             stack.preview_destroy(on_event=listener, color="never", exclude_protected=self._held(released))
         return listener.rows()
 
-    def destroy(self, progress: Progress = quiet, released: frozenset[str] = frozenset()) -> Done:
-        """End all that the record has, in the order of its dependencies; no file is read for it.
+    def destroy(
+        self,
+        progress: Progress = quiet,
+        released: frozenset[str] = frozenset(),
+        find: Find = found_nothing,
+    ) -> Done:
+        """End all that the record has, in the order of its dependencies; no file is read for it. What a killed run was
+        making is taken into the record first, by `find` as in `up`, so that it ends too.
 
         What holds data stays, with what it stands in, unless it was released; `Done.facts` is None once nothing is
         left.
         """
-        self.reconcile(found_nothing)
+        adopted = self.reconcile(find)
         self._release(released)
         listener = Listener(progress)
         with self._running(listener, "destroying") as stack:
@@ -152,7 +158,7 @@ class SiteStack:
             facts = facts_in(stack.outputs()) if left else None
             if not left:
                 stack.workspace.remove_stack(self.name)
-        return Done(listener.rows(), facts)
+        return Done(listener.rows(), facts, adopted)
 
     def left(self) -> tuple[ResourceChange, ...]:
         """What the record has, as rows of what would be deleted: resources in the account, no components."""
@@ -168,6 +174,10 @@ class SiteStack:
             if one.get("custom") and not one["type"].startswith("pulumi:")
         ]
         return tuple(sorted(rows, key=lambda one: (one.type, one.name)))
+
+    def instances(self) -> frozenset[str]:
+        """The ids of the instances in the record."""
+        return frozenset(one["id"] for one in self._resources() if one["type"] == INSTANCE and one.get("id"))
 
     def facts(self) -> StackFacts | None:
         """The facts among the stack's outputs; None if it was never made."""

@@ -79,6 +79,8 @@ def _rule(i: Values) -> dict[str, Any]:
 
 
 def _rule_kind(way: str) -> Kind:
+    """Rules of one way; they are marked in the call that makes them, and have ids of their own (`sgr-`)."""
+
     def make(c: Clients, i: Values) -> str:
         allow = getattr(c.ec2, f"authorize_security_group_{way}")
         made = allow(
@@ -101,7 +103,7 @@ def _rule_kind(way: str) -> Kind:
             "securityGroupId": row["GroupId"], "ipProtocol": row["IpProtocol"], "cidrIpv4": row.get("CidrIpv4"),
             "referencedSecurityGroupId": row.get("ReferencedGroupInfo", {}).get("GroupId"),
             "description": row.get("Description"), "securityGroupRuleId": identity,
-            "tags": tags_of(row) or old.get("tags"),
+            "tags": tags_of(row),
             "arn": f"arn:aws:ec2:{c.region}:{c.account()}:security-group-rule/{identity}",
         }  # fmt: skip
 
@@ -110,7 +112,7 @@ def _rule_kind(way: str) -> Kind:
         revoke(GroupId=outputs["securityGroupId"], SecurityGroupRuleIds=[identity])
 
     fixed = "securityGroupId ipProtocol cidrIpv4 referencedSecurityGroupId fromPort toPort description"
-    return Kind(make, see, end, replace=words(fixed), computed=("arn", "securityGroupRuleId"))
+    return Kind(make, see, end, tagged=True, replace=words(fixed), computed=("arn", "securityGroupRuleId"))
 
 
 kind("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", _rule_kind("ingress"))

@@ -238,7 +238,16 @@ def _capacity(launch: Launch) -> None:
         )
 
 
+def _spot_tags(launch: Launch) -> None:
+    """EC2's own words, as several launch tools' issues have them."""
+    specs = launch.spec.get("TagSpecifications") or []
+    if launch.market != "spot" and any(one["ResourceType"] == "spot-instances-request" for one in specs):
+        words = "You cannot specify tags for Spot instances requests if there are no Spot instances requests"
+        refuse("InvalidParameterCombination", f"{words} being created by the request.")
+
+
 VALIDITY: list[Callable[[Launch], None]] = [
     _type, _type_in_zone, _image, _profile, _group, _public_address, _cards, _efa, _addresses, _reservation,
+    _spot_tags,
 ]  # fmt: skip
 MARKET: list[Callable[[Launch], None]] = [_quota, _price, _told_to_fail, _capacity]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -122,6 +123,58 @@ def test_spot_has_its_bound_and_reserved_capacity_no_placement_group() -> None:
 
 
 @pytest.mark.parametrize(
+    ("reservation", "grouped", "wanted"),
+    [
+        ("", None, True),
+        ("", True, True),
+        ("", False, False),
+        ("cr-0a", None, False),
+        ("cr-0a", False, False),
+        ("cr-0a", True, True),
+    ],
+)
+@pytest.mark.parametrize("zone", [ZONE, "us-east-1b"])
+def test_the_stack_says_whether_a_launch_stands_in_the_group_of_its_zone(
+    reservation: str, grouped: bool | None, wanted: bool, zone: str
+) -> None:
+    groups = {ZONE: "gangline-burst-a", "us-east-1b": "gangline-burst-b"}
+    facts = replace(
+        FACTS,
+        templates=(
+            TemplateFact("burst", TYPE, "lt-0a", 3, "ami-0a", reservation=reservation, grouped=grouped),
+        ),
+        placements=tuple(PlacementFact("burst", one, group) for one, group in groups.items()),
+    )
+    asked = request(intent(zone=zone, reservation=reservation), facts)
+    (override,) = asked["LaunchTemplateConfigs"][0]["Overrides"]
+    assert override.get("Placement") == ({"GroupName": groups[zone]} if wanted else None)
+
+
+@pytest.mark.parametrize(("public", "subnet"), [(True, "subnet-0p"), (False, "subnet-0a")])
+def test_a_public_address_is_given_where_a_way_in_is(public: bool, subnet: str) -> None:
+    """An address that the world could reach is of no use in a subnet whose way out is NAT."""
+    facts = replace(
+        FACTS,
+        templates=(TemplateFact("burst", TYPE, "lt-0a", 3, "ami-0a", public=public),),
+        public_subnets=(SubnetFact(ZONE, "subnet-0p"),),
+    )
+    (override,) = request(intent(), facts)["LaunchTemplateConfigs"][0]["Overrides"]
+    assert override["SubnetId"] == subnet
+
+
+def test_each_market_is_launched_by_its_own_template() -> None:
+    spot = TemplateFact("burst", TYPE, "lt-0s", 2, "ami-0a", spot=True)
+    facts = replace(FACTS, templates=(spot, *FACTS.templates))
+    ids = [
+        request(intent(market), facts)["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"][
+            "LaunchTemplateId"
+        ]
+        for market in ("spot", "on_demand")
+    ]
+    assert ids == ["lt-0s", "lt-0a"]
+
+
+@pytest.mark.parametrize(
     "wrong", [intent(zone="us-east-1z"), intent(type_="p9.huge"), intent(reservation="cr-other")]
 )
 def test_what_the_stack_does_not_have_is_refused_before_any_call(wrong: Intent) -> None:
@@ -183,6 +236,7 @@ def test_describing_reads_all_pages_and_what_each_instance_is() -> None:
 
     filters = [
         {"Name": "tag:gangline:uid", "Values": ["k3j9x0q2m5a7"]},
+        {"Name": "tag:gangline:site", "Values": ["use1"]},
         {"Name": "tag-key", "Values": ["gangline:intent"]},
     ]
     asked = {"Filters": filters, "MaxResults": 1000}
@@ -190,7 +244,7 @@ def test_describing_reads_all_pages_and_what_each_instance_is() -> None:
     stub.add_response("describe_instances", first, asked)
     second = {"Reservations": [{"Instances": [row("i-0b", "terminated"), row("i-0c", "stopped")]}]}
     stub.add_response("describe_instances", second, asked | {"NextToken": "more"})
-    found = cloud.describe("k3j9x0q2m5a7")
+    found = cloud.describe("k3j9x0q2m5a7", "use1")
     assert [(one.id, one.state) for one in found] == [
         ("i-0a", CloudState.RUNNING),
         ("i-0b", CloudState.GONE),

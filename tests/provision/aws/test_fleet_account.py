@@ -6,6 +6,7 @@ lacks: all or nothing, ClientToken, placement groups, capacity, connections that
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ def intent(number: int = 90, nodes: int = 4, market: str = "on_demand", **rest: 
 
 
 def alive(cloud: fleet.Ec2) -> list[str]:
-    return [one.id for one in cloud.describe("k3j9x0q2m5a7") if one.state is not CloudState.GONE]
+    return [one.id for one in cloud.describe("k3j9x0q2m5a7", "use1") if one.state is not CloudState.GONE]
 
 
 @pytest.mark.parametrize("market", ["on_demand", "spot"])
@@ -60,7 +61,7 @@ def test_a_gang_comes_whole_and_goes_by_its_ids(aws: Account, market: str) -> No
     cloud, facts = fleet.cloud_of(SITE), facts_of(aws)
     came = cloud.launch(intent(market=market, max_price=2_000_000), facts)
     assert len(came) == 4
-    seen = cloud.describe("k3j9x0q2m5a7")
+    seen = cloud.describe("k3j9x0q2m5a7", "use1")
     assert [one.id for one in sorted(seen, key=lambda one: one.id)] == [one.id for one in came]
     assert {(one.intent, one.zone) for one in seen} == {("intent-90", "us-east-1a")}
     assert all(one.address and one.launched_us for one in seen)
@@ -127,7 +128,29 @@ def test_a_price_above_the_bound(aws: Account) -> None:
 def test_what_is_of_another_cluster_is_not_seen(aws: Account) -> None:
     cloud, facts = fleet.cloud_of(SITE), facts_of(aws)
     cloud.launch(intent(nodes=1), facts)
-    assert cloud.describe("another00000") == ()
+    assert cloud.describe("another00000", "use1") == ()
+
+
+def test_what_another_site_of_the_region_launched_is_not_seen(aws: Account) -> None:
+    cloud, facts = fleet.cloud_of(SITE), facts_of(aws)
+    (here,) = cloud.launch(intent(nodes=1), facts)
+    (there,) = cloud.launch(intent(91, nodes=1), replace(facts, site="other"))
+    assert [one.id for one in cloud.describe(facts.uid, "use1")] == [here.id]
+    assert [one.id for one in cloud.describe(facts.uid, "other")] == [there.id]
+
+
+def test_what_a_stack_launched_is_marked_but_not_the_controllers(aws: Account) -> None:
+    cloud, facts = fleet.cloud_of(SITE), facts_of(aws)
+    (bought,) = cloud.launch(intent(nodes=1), facts)
+    marks = [{"Key": "gangline:uid", "Value": facts.uid}, {"Key": "gangline:site", "Value": "use1"}]
+    run = aws.client("ec2").run_instances(
+        ImageId=aws.image(), InstanceType=TYPE, MinCount=1, MaxCount=1, SubnetId=facts.subnets[0].id,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": marks}],
+    )  # fmt: skip
+    own = run["Instances"][0]["InstanceId"]
+    assert alive(cloud) == [bought.id]
+    assert {one.id for one in cloud.marked(facts.uid, "use1")} == {bought.id, own}
+    assert cloud.marked(facts.uid, "other") == ()
 
 
 def test_facts_that_nobody_has_written_are_none(aws: Account) -> None:

@@ -74,10 +74,13 @@ def instances(*rows: dict[str, Any]) -> dict[str, Any]:
     return {"Reservations": [{"Instances": list(rows)}]}
 
 
-def running(name: str, cores: int, *, ours: bool = False, lifecycle: str = "") -> dict[str, Any]:
+def running(
+    name: str, cores: int, *, ours: bool = False, lifecycle: str = "", state: str = "running"
+) -> dict[str, Any]:
     tags = {"gangline:uid": UID, "gangline:site": "use1"} if ours else {"Name": "theirs"}
     row = {
         "InstanceType": name,
+        "State": {"Name": state},
         "CpuOptions": {"CoreCount": cores // 2, "ThreadsPerCore": 2},
         "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
     }
@@ -492,6 +495,34 @@ def test_nodes_that_are_there_are_counted_once() -> None:
     assert told(found) == []
 
 
+@pytest.mark.parametrize(
+    ("state", "wanted"), [("pending", 1), ("running", 1), ("stopping", 0), ("stopped", 0)]
+)
+def test_what_is_stopped_counts_against_no_quota(state: str, wanted: int) -> None:
+    """Four nodes fill the quota: what others run beside them is in the way, what they have stopped is not."""
+    theirs = instances(running("p5.48xlarge", 192, state=state))
+    assert len(look(cluster(low=4, high=4), FACTS, DescribeInstances=theirs)) == wanted
+
+
+def test_zones_are_those_that_the_stack_would_stand_in() -> None:
+    """Without zones in the file: no local zone, though the account has one, and where the network is kept its zones."""
+
+    def zones(request: dict[str, Any]) -> dict[str, Any]:
+        plain = [{"ZoneName": zone, "State": "available"} for zone in ZONES]
+        local = {"ZoneName": "us-east-1-dfw-2a", "State": "available"}
+        return {"AvailabilityZones": plain if request.get("Filters") else [*plain, local]}
+
+    nowhere = offered(("p5.48xlarge", "us-east-1-dfw-2a"))
+    made = look(
+        cluster(zones=(), vpc=Vpc()), DescribeAvailabilityZones=zones, DescribeInstanceTypeOfferings=nowhere
+    )
+    kept = look(cluster(vpc=Vpc(id="vpc-1", subnets=KEPT.subnets[:1])), DescribeInstanceTypeOfferings=nowhere)
+
+    lacking = "p5.48xlarge is offered in none of the zones "
+    assert [one.words for one in made if one.name == "types"] == [lacking + "us-east-1a, us-east-1b"]
+    assert [one.words for one in kept if one.name == "types"] == [lacking + "us-east-1a"]
+
+
 def test_fixed_nodes_that_stand_are_not_placed_again() -> None:
     """They are where they are: neither another first zone nor a full subnet is of any matter to them."""
     facts = replace(
@@ -567,6 +598,19 @@ def test_the_launch_is_asked_with_the_template_and_all_subnets(offering: Offerin
             "DefaultTargetCapacityType": kind,
         }
     assert [one["SubnetId"] for one in overrides] == ["subnet-a", "subnet-b"]
+
+
+def test_a_launch_is_asked_for_only_where_the_stack_has_a_subnet() -> None:
+    """One zone came into the file and one left it since the last apply: neither is asked for, and neither is told."""
+    account = Answers(**WELL)
+    vpc = Vpc(id="vpc-1", subnets=(Subnet("us-east-1b", "subnet-b"), Subnet("us-east-1c", "subnet-c")))
+    spec = cluster(vpc=vpc, zones=())
+
+    found = live.check(spec, "use1", FACTS, catalog.load(), account, NOW, frozenset({"types", "network"}))
+
+    assert [one.name for one in found if one.name == "launch"] == []
+    asked = [one["LaunchTemplateConfigs"][0]["Overrides"] for one in account.requests("CreateFleet")]
+    assert [override["SubnetId"] for (override,) in asked] == ["subnet-b"]
 
 
 def test_fixed_nodes_are_asked_one_by_one() -> None:

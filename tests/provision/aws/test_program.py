@@ -175,6 +175,8 @@ def test_public_address_with_one_interface_comes_from_a_public_subnet() -> None:
     (nic,) = template(site)["networkInterfaces"]
     assert nic["associatePublicIpAddress"] == "true"
     assert [one.zone for one in site.facts.public_subnets] == ["us-east-1a", "us-east-1b"]
+    (fact,) = site.facts.templates
+    assert site.facts.subnet(fact, "us-east-1b") == "Subnet/public-us-east-1b"
     assert site.all("NatGateway") == []
     assert len(site.all("InternetGateway")) == 1
 
@@ -228,15 +230,60 @@ def test_template_of_reserved_capacity_names_it(market: str) -> None:
     assert fact.id == "LaunchTemplate/template-burst-p5.48xlarge-cr-0123456789abcdef0"
 
 
-def test_one_template_for_spot_and_on_demand_of_a_type() -> None:
+@pytest.mark.parametrize(
+    ("fabric", "market", "wanted"),
+    [
+        ("fabric: {kind: efa}, ", "capacity_reservation", False),
+        ("fabric: {kind: efa, placement: cluster}, ", "capacity_reservation", True),
+        ("fabric: {kind: efa}, ", "capacity_block", False),
+    ],
+)
+def test_facts_say_which_offering_stands_in_a_group(fabric: str, market: str, wanted: bool) -> None:
+    """Reserved capacity beside what is bought on demand, over several zones: each template has its own word."""
+    pool = elastic("p5.48xlarge", market, fabric, RESERVED).replace(
+        "]}\n", ", {type: p5.48xlarge, market: on_demand}]}\n"
+    )
+
+    facts = declare(inputs_of(document(pool))).facts
+
+    assert {one.reservation: one.grouped for one in facts.templates} == {RESERVED[-20:]: wanted, "": True}
+    assert {one.placement for one in facts.templates} == {""}
+    assert [one.zone for one in facts.placements] == ["us-east-1a", "us-east-1b"]
+
+
+def marked_by(site: Site, name: str) -> set[str]:
+    """The kinds of things that the template marks with the cluster's uid."""
+    rows = site.one("LaunchTemplate", name).inputs["tagSpecifications"]
+    return {row["resourceType"] for row in rows if row["tags"]["gangline:uid"] == UID}
+
+
+def test_spot_has_a_template_of_its_own_since_its_requests_are_marked() -> None:
+    """EC2 refuses marks of a spot request in a launch that makes none."""
     pool = elastic("[p5.48xlarge, p5en.48xlarge]", "spot", EFA).replace(
         "]}\n", ", {type: p5.48xlarge, market: on_demand}]}\n"
     )
 
     site = declare(inputs_of(document(pool)))
 
-    assert site.names("LaunchTemplate") == ["template-burst-p5.48xlarge", "template-burst-p5en.48xlarge"]
+    always = {"instance", "volume", "network-interface"}
+    assert {name: marked_by(site, name) - always for name in site.names("LaunchTemplate")} == {
+        "template-burst-p5.48xlarge": set(),
+        "template-burst-p5.48xlarge-spot": {"spot-instances-request"},
+        "template-burst-p5en.48xlarge": {"spot-instances-request"},
+    }
     assert all("instanceMarketOptions" not in one.inputs for one in site.all("LaunchTemplate"))
+    by_market = [site.facts.template("burst", "p5.48xlarge", spot=spot) for spot in (True, False)]
+    assert [fact.id for fact in by_market if fact is not None] == [
+        "LaunchTemplate/template-burst-p5.48xlarge-spot",
+        "LaunchTemplate/template-burst-p5.48xlarge",
+    ]
+
+
+def test_all_that_the_controllers_rights_want_marked_is_marked() -> None:
+    site = declare(inputs_of(document(elastic("p5.48xlarge", "spot"))))
+
+    in_request = {"fleet"}
+    assert {*rights.BOUGHT} == in_request | marked_by(site, "template-burst-p5.48xlarge")
 
 
 # --- security --------------------------------------------------------------------------------------------------
@@ -623,6 +670,32 @@ def test_controllers_rights_are_bound_to_the_clusters_uid() -> None:
     assert said["GiveRole"]["Resource"] == ["arn:aws:iam::123456789012:role/nodes"]
     assert not set(said["BuyMarked"]["Resource"]) & set(said["BuyFrom"]["Resource"])
     assert said["ReadFacts"]["Resource"][0].endswith(f":parameter/gangline/atlas-{UID}/*")
+    assert said["Look"]["Action"] == ["ec2:DescribeInstances"]
+    assert not [one for one in policy["Statement"] if "kms" in json.dumps(one)]
+
+
+def test_controllers_rights_lend_the_files_own_key_to_ec2_alone() -> None:
+    key = "arn:aws:kms:us-east-1:123456789012:key/k"
+    host = 'address: "https://a.example.org:7443", instance: {site: use1, type: m7i.large}'
+    text = document(elastic("p5.48xlarge"), f', kms_key: "{key}"', controller=host)
+
+    policy = json.loads(declare(inputs_of(text)).one("RolePolicy", "controller").inputs["policy"])
+
+    said = {one["Sid"]: one for one in policy["Statement"]}
+    assert [said[name]["Resource"] for name in ("UseKey", "LendKey")] == [[key], [key]]
+    assert said["UseKey"]["Condition"] == {"StringEquals": {"kms:ViaService": "ec2.us-east-1.amazonaws.com"}}
+    assert said["LendKey"]["Action"] == ["kms:CreateGrant"]
+    assert said["LendKey"]["Condition"] == {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+
+
+def test_a_key_by_its_alias_is_named_as_iam_can() -> None:
+    where, alias = rights.Where("aws", "us-east-1", ACCOUNT), "arn:aws:kms:us-east-1:123456789012:alias/disks"
+
+    policy = json.loads(rights.of_controller(where, "atlas", UID, "arn", alias))
+
+    lend = next(one for one in policy["Statement"] if one["Sid"] == "LendKey")
+    assert lend["Resource"] == ["arn:aws:kms:us-east-1:123456789012:key/*"]
+    assert lend["Condition"]["ForAnyValue:StringEquals"] == {"kms:ResourceAliases": "alias/disks"}
 
 
 # --- names -----------------------------------------------------------------------------------------------------

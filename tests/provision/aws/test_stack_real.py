@@ -16,8 +16,8 @@ import pytest
 
 from orchestrator import catalog
 from orchestrator.model.errors import Conflict, GanglineError
+from orchestrator.provision.aws import adopt, facts, lookups
 from orchestrator.provision.aws import engine as engines
-from orchestrator.provision.aws import facts, lookups
 from orchestrator.provision.aws.changes import Op, ResourceChange
 from orchestrator.provision.aws.inputs import SiteInputs
 from orchestrator.provision.aws.stack import Done, SiteStack
@@ -388,6 +388,32 @@ def test_what_a_killed_run_was_making_is_taken_or_forgotten(bench: Bench) -> Non
     assert after["train-02"] == made
     assert sorted(after) == ["train-01", "train-02", "train-03"]
     assert bench.stack().preview(bench.inputs()) == ()
+
+
+def test_a_rule_that_a_killed_run_was_making_is_taken_over(bench: Bench) -> None:
+    """AWS refuses the same rule twice: only its marks tell that it is the very one."""
+    bench.up()
+    _unrecord(bench, "nodes-from-nodes", "nodes-out")
+
+    done = bench.stack().up(bench.inputs(), find=adopt.of_site(cluster(bench.text), "use1", UID))
+
+    assert done.adopted == ("nodes-from-nodes", "nodes-out")
+    assert short(done.changes) == []
+    assert bench.stack().preview(bench.inputs()) == ()
+
+
+def test_destroy_ends_what_a_killed_run_was_making(bench: Bench) -> None:
+    """No run came between: all that is known of the node is that it was being made, and its marks."""
+    bench.up()
+    _unrecord(bench, "train-02")
+
+    done = bench.stack().destroy(
+        released=frozenset({"fast"}), find=adopt.of_site(cluster(bench.text), "use1", UID)
+    )
+
+    assert done.adopted == ("train-02",)
+    assert bench.instances() == {}
+    assert bench.stack().instances() == frozenset()
 
 
 def _unrecord(bench: Bench, *nodes: str) -> int:
