@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from orchestrator.autoscale import give_back, market
+from orchestrator.autoscale import give_back, market, renew
 from orchestrator.autoscale.money import Purse, floor_of, job_ends_us, open_purse
 from orchestrator.autoscale.policy import Policy
 from orchestrator.autoscale.room import Room, survey
@@ -71,7 +71,8 @@ def decide(
     )  # 1 first: what they were to be may be bought elsewhere in this very pass
     _cover_what_waits(run, work_budget, waits)  # 2 in queue order, each on what those before it leave
     _keep_floors(run)  # 3 after work: it needs the same offerings more
-    give_back.what_nobody_needs(run)  # 4 last: what is booked now is known
+    renew.what_the_file_wants_otherwise(run)  # 4 last: what is booked now is known
+    give_back.what_nobody_needs(run)
     return tuple(run.decisions)
 
 
@@ -86,7 +87,7 @@ def _open(state: State, offers: tuple[Offer, ...], policy: Policy, now_us: int, 
         policy=policy,
         now_us=now_us,
         reporter=reporter,
-        room=survey(state),
+        room=survey(state, policy.outdated),
         purse=open_purse(state, policy, now_us),
         pools=pools,
         sizes={pool.name: 0 for pool in pools},

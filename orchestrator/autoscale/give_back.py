@@ -1,6 +1,6 @@
 """What is given back: nodes that did not boot, nodes that nobody needs.
 
-Comes in: a pass that knows what is booked. Goes out: its decisions. Called by: cycle.
+Comes in: a pass that knows what is booked. Goes out: its decisions. Called by: cycle, renew.
 
 Idle nodes go in two passes: first no new work is given to them, and that is in the ledger; then, if nothing has come to
 them and nobody counts on them, they are released. Floors win over idleness, a gang that still waits for the rest of its
@@ -28,8 +28,8 @@ SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A bought node that stands or boots, and is not being ended."""
+class Candidate:
+    """A bought node that stands or boots, is not being ended, and is nobody's own."""
 
     fleet: Fleet
     one: Bought
@@ -37,7 +37,7 @@ class _Candidate:
 
     @property
     def cordoned(self) -> bool:
-        """Whether an earlier pass has begun to give it back."""
+        """Whether an earlier pass has closed it to new work."""
         return any(mark.kind is MarkKind.RELEASING for mark in self.node.marks)
 
 
@@ -80,23 +80,23 @@ def _forget(run: Pass, fleet: Fleet, instance: str) -> None:
 
 def what_nobody_needs(run: Pass) -> None:
     """Pool by pool: what the file wants no more, what is beyond the largest size, what has been idle for long."""
-    booked, busy = run.room.booked(), _busy(run)
+    booked, taken = run.room.booked(), busy(run)
     pools = {pool.name: pool for pool in run.pools}
     for name in dict.fromkeys(fleet.intent.pool for fleet in run.state.fleets.values()):
         pool = pools.get(name)
-        free = [one for one in _candidates(run, name) if one.node.name not in busy]
+        free = [one for one in candidates(run, name) if not _settled(run, one) and one.node.name not in taken]
         if pool is None:
             for each in free:
-                _release(run, each, "its pool is not in the file any more")
+                release(run, each, "its pool is not in the file any more")
         else:
             _shrink(run, pool, free, booked)
 
 
-def _candidates(run: Pass, pool: str) -> list[_Candidate]:
+def candidates(run: Pass, pool: str) -> list[Candidate]:
     """Those that may go, the dearest first, then the one that is idle the longest."""
     going = {name for one in run.decisions if isinstance(one, Release) for name in one.instances}
     found = [
-        _Candidate(fleet, one, run.state.nodes[one.node])
+        Candidate(fleet, one, run.state.nodes[one.node])
         for fleet in run.state.fleets.values()
         if fleet.intent.pool == pool
         for one in fleet.instances
@@ -105,13 +105,18 @@ def _candidates(run: Pass, pool: str) -> list[_Candidate]:
     return sorted(found, key=lambda each: (-each.fleet.intent.price, _idle_since(each), each.one.id))
 
 
-def _busy(run: Pass) -> dict[str, bool]:
+def busy(run: Pass) -> dict[str, bool]:
     """Nodes that an attempt which is not over has a share on."""
     found: dict[str, bool] = {}
     for job in run.state.jobs.values():
         for part in job.attempt.parts if job.attempt is not None else ():
             found[part.placement.node] = True
     return found
+
+
+def _settled(run: Pass, each: Candidate) -> bool:
+    """Whether it has been closed for good, since the file wants it otherwise (renew), and only waits for its end."""
+    return each.cordoned and each.fleet.intent.id in run.policy.outdated
 
 
 def staying(run: Pass, pool: Pool) -> int:
@@ -133,7 +138,7 @@ def _of(run: Pass, one: Release, pool: Pool) -> bool:
     return run.state.fleets[one.intent].intent.pool == pool.name
 
 
-def _shrink(run: Pass, pool: Pool, free: list[_Candidate], booked: dict[str, bool]) -> None:
+def _shrink(run: Pass, pool: Pool, free: list[Candidate], booked: dict[str, bool]) -> None:
     spare = staying(run, pool) - floor_of(pool)
     surplus = staying(run, pool) - pool.most_nodes()
     for each in free:
@@ -153,26 +158,27 @@ def _shrink(run: Pass, pool: Pool, free: list[_Candidate], booked: dict[str, boo
         spare, surplus = spare - 1, surplus - 1
 
 
-def _give_back(run: Pass, each: _Candidate, why: str) -> None:
+def _give_back(run: Pass, each: Candidate, why: str) -> None:
     """Cordoned by an earlier pass, or never open: it goes. Else no new work from now on, and another look later."""
     if each.cordoned or not each.node.open:
-        _release(run, each, why)
+        release(run, each, why)
     else:
         run.decisions.append(Cordon(each.node.name, why))
 
 
-def _release(run: Pass, each: _Candidate, why: str) -> None:
+def release(run: Pass, each: Candidate, why: str) -> None:
+    """Decide that it goes."""
     run.decisions.append(Release(each.fleet.intent.id, (each.one.id,), why))
 
 
-def _idle_since(each: _Candidate) -> int:
+def _idle_since(each: Candidate) -> int:
     return each.node.idle_us or each.one.launched_us
 
 
-def _idle_s(run: Pass, each: _Candidate) -> int:
+def _idle_s(run: Pass, each: Candidate) -> int:
     return (run.now_us - _idle_since(each)) // SECOND_US
 
 
-def _idle_for(run: Pass, pool: Pool, each: _Candidate) -> bool:
+def _idle_for(run: Pass, pool: Pool, each: Candidate) -> bool:
     idle_s = pool.size.idle_s if pool.size is not None else 0
     return _idle_s(run, each) >= idle_s

@@ -17,7 +17,7 @@ class Policy:
     """Settings of a pass. The month is the present one of the cluster's zone, [month_us, month_ends_us) in UTC.
 
     `standing`: pool -> micro-dollars an hour of nodes that stand all the time and are paid for. `blocked`: site -> why
-    nothing can be launched there now.
+    nothing can be launched there now. `outdated`: intents whose nodes the file wants otherwise by now.
     """
 
     month_us: int = 0
@@ -27,3 +27,4 @@ class Policy:
     usual_time_limit_s: tuple[tuple[Workload, int], ...] = tuple(DEFAULT_TIME_LIMIT_S.items())
     # Boot failures in a row after which a pool stops buying; ParallelCluster's protected mode takes as many.
     most_boot_failures: int = 10
+    outdated: frozenset[str] = frozenset()

@@ -16,7 +16,9 @@ from orchestrator.model.capacity import Shape
 from orchestrator.model.need import Need
 from orchestrator.model.node import Contact, MarkKind
 
-HELD_BY_PEOPLE = (MarkKind.CORDONED, MarkKind.UPDATING, MarkKind.CHANGED)
+# What an apply has closed (`updating`) is not among these: it changes no bought node, it only lets work leave before
+# the site goes, and then waits for this room to give the node back.
+HELD_BY_PEOPLE = (MarkKind.CORDONED, MarkKind.CHANGED)
 
 
 @dataclass(slots=True)
@@ -76,8 +78,8 @@ class Room:
         return {spot.node: True for spots in self.pools.values() for spot in spots if spot.booked}
 
 
-def survey(state: State) -> Room:
-    """All that bought pools have and get."""
+def survey(state: State, outdated: frozenset[str]) -> Room:
+    """All that bought pools have and get. Nobody counts on outdated nodes that were closed: they don't open again."""
     room = Room()
     for fleet in state.fleets.values():
         spots = room.pools.setdefault(fleet.intent.pool, [])
@@ -85,7 +87,8 @@ def survey(state: State) -> Room:
             spots += [_coming(name, fleet) for name in fleet.intent.nodes]
         for one in fleet.instances:
             spot = _spot(state, fleet, one)
-            if spot is not None:
+            closed = fleet.intent.id in outdated and not state.nodes[one.node].open
+            if spot is not None and not closed:
                 spots.append(spot)
     return room
 

@@ -257,13 +257,16 @@ class Stacks:
     def _given_back(self, site: str) -> None:
         """Until the controller has given back what it bought: what it keeps may have work, and is not ended from
         here."""
-        end = time.monotonic() + GIVEN_BACK_S
+        end, told = time.monotonic() + GIVEN_BACK_S, False
         while left := _bought(self._account, site):
+            if not told:
+                told = True
+                self._tell(f"{site}: waiting until the controller has given back {', '.join(left)}")
             if time.monotonic() > end:
                 raise Unavailable(
                     "destroy.not-given-back",
                     f"the controller still keeps {', '.join(left)}",
-                    "see `gangline nodes` for what runs there, and run it again",
+                    "`gangline nodes` shows what runs there, or who has cordoned it; run it again after that",
                 )
             time.sleep(LOOK_S)
 

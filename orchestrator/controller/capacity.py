@@ -7,11 +7,13 @@ capacity_answers, what people say of it in capacity_commands.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orchestrator.autoscale import decide as decide_capacity
 from orchestrator.controller import instances
 from orchestrator.controller.desk import Desk
 from orchestrator.controller.elastic import OneSite, elastic_sites
-from orchestrator.controller.offers import offers_of, policy_of
+from orchestrator.controller.offers import offers_of, outdated, policy_of, zones_of
 from orchestrator.controller.reporter import PassReporter
 from orchestrator.ledger import events
 from orchestrator.ledger.state import ClassKey
@@ -34,12 +36,15 @@ def decide(desk: Desk, waits: dict[ClassKey, Reason]) -> bool:
     if elastic.hands is None or state.cluster is None or not _concerned(desk):
         return False
     reporter = PassReporter()
-    zones = {name: site.zones for name, site in elastic.sites.items()}
-    offers = offers_of(state.cluster, elastic.catalog, zones, now_us)
+    facts = {name: site.facts for name, site in elastic.sites.items() if site.facts is not None}
+    offers = offers_of(state.cluster, elastic.catalog, zones_of(facts), now_us)
     blocked = _blocked(desk)
     if blocked != elastic.told:
         elastic.told, desk.writer.touched_capacity = blocked, True
-    policy = policy_of(state.cluster, elastic.catalog, blocked, now_us)
+    policy = replace(
+        policy_of(state.cluster, elastic.catalog, blocked, now_us),
+        outdated=outdated(state, {name: known for name, known in facts.items() if name not in blocked}),
+    )
     budget = desk.settings.work_budget
     decisions = decide_capacity(state, offers, policy, now_us, budget, reporter, waits)
     for decision in decisions:
@@ -86,7 +91,8 @@ def _enact(desk: Desk, decision: CapacityDecision) -> None:
     if isinstance(decision, Buy):
         _intend(desk, decision)
     elif isinstance(decision, Cordon):
-        mark = Mark(MarkKind.RELEASING, decision.why, BY, desk.clock.now_us())
+        now_us, until_us = desk.clock.now_us(), decision.deadline_us
+        mark = Mark(MarkKind.RELEASING, decision.why, BY, now_us, deadline_us=until_us, then=decision.then)
         desk.writer.node(decision.node, events.NodeMarked(decision.node, mark), BY)
     elif isinstance(decision, Uncordon):
         body = events.NodeUnmarked(decision.node, MarkKind.RELEASING, why=decision.why)
@@ -98,6 +104,7 @@ def _enact(desk: Desk, decision: CapacityDecision) -> None:
 def _intend(desk: Desk, buy: Buy) -> None:
     """In the ledger before anybody is asked: capacity_tasks carries it out when it is committed."""
     offer = buy.offer
+    facts = desk.elastic.site(offer.site).facts
     intent = Intent(
         id=intent_id(desk.state.seq + 1),
         site=offer.site,
@@ -111,6 +118,7 @@ def _intend(desk: Desk, buy: Buy) -> None:
         until_us=buy.until_us,
         ends_us=offer.ends_us,
         spec=desk.elastic.digest(desk.state, offer.site),
+        meaning=(facts.meaning(offer.key) or "") if facts is not None else "",
     )
     desk.writer.capacity(intent.id, events.CapacityIntended(intent), BY)
     desk.elastic.fresh[intent.id] = True

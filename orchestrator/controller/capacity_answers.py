@@ -33,7 +33,7 @@ MOST_CALLS = 3  # of one intent, all under one token
 def facts_read(desk: Desk, command: FactsRead) -> None:
     """What a site's stack is like, from now on."""
     known = desk.elastic.site(command.site)
-    known.error, known.spec, known.zones, known.asking = command.error, command.spec, command.zones, False
+    known.error, known.facts, known.asking = command.error, command.facts, False
     desk.writer.stirred = True
 
 

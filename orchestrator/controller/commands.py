@@ -20,6 +20,7 @@ from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, Owner
 from orchestrator.model.node import MarkKind, NodeFacts
 from orchestrator.model.protocol import SyncRequest
+from orchestrator.model.stack_facts import StackFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,12 +301,11 @@ class ResetCapacity:
 
 @dataclass(frozen=True, slots=True)
 class FactsRead:
-    """-> None. What the stack of a site is like: `error`, or the digest of the file that it is of and its zones."""
+    """-> None. What the stack of a site has written: its facts, or the `error` that says why there are none."""
 
     site: str
     error: str
-    spec: str = ""
-    zones: tuple[str, ...] = ()
+    facts: StackFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)

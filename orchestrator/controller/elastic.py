@@ -18,6 +18,7 @@ from orchestrator.model.catalog import Catalog
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Site, SiteKind
 from orchestrator.model.reasons import Reason
+from orchestrator.model.stack_facts import StackFacts
 from orchestrator.planning.stack_digest import stack_digest
 
 
@@ -41,18 +42,22 @@ class Ending:
 
 @dataclass(slots=True)
 class OneSite:
-    """What is known of a site's cloud. `zones` empty: the file's; `strangers`: instances that no intent knows, and
-    since when its looks have found them."""
+    """What is known of a site's cloud. `facts` None: `error` says why there are none; `strangers`: instances that no
+    intent knows, and since when its looks have found them."""
 
     error: str = "the facts of its stack have not been read yet"
-    spec: str = ""
-    zones: tuple[str, ...] = ()
+    facts: StackFacts | None = None
     facts_us: int = 0
     asking: bool = False
     looking: bool = False
     looked_us: int = 0
     look_error: str = ""
     strangers: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> str:
+        """The digest of the file that its stack is of; empty if nobody knows."""
+        return self.facts.spec if self.facts is not None else ""
 
 
 @dataclass(slots=True)

@@ -67,7 +67,7 @@ def _ask(task: Ask, facts: Facts) -> commands.FactsRead:
         error = words_of(caught)
     if found is None:
         return commands.FactsRead(task.site.name, error or "its stack has written no facts yet")
-    return commands.FactsRead(task.site.name, "", found.spec, tuple(sorted({s.zone for s in found.subnets})))
+    return commands.FactsRead(task.site.name, "", found)
 
 
 def _launch(task: Launch, clouds: Clouds, facts: Facts) -> commands.LaunchAnswered:

@@ -1,7 +1,8 @@
 """What a pass over capacity is given beside State: offers with prices, the calendar, what stands all the time.
 
-Comes in: the wanted cluster, the catalog, zones of stacks, the time. Goes out: `Offer`s in the order in which pools try
-them, `Policy`. Called by: capacity, once for each pass, capacity_commands (what a pool's nodes have at most).
+Comes in: the wanted cluster, the catalog, facts of stacks, the time. Goes out: `Offer`s in the order in which pools try
+them, `Policy`, what is outdated. Called by: capacity, once for each pass, capacity_commands (what a pool's nodes have
+at most).
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from orchestrator.autoscale import Policy
-from orchestrator.model.capacity import Offer, OfferingKey, Shape
+from orchestrator.ledger.state import State
+from orchestrator.model.capacity import Intent, Offer, OfferingKey, Shape
 from orchestrator.model.catalog import Catalog, InstanceType
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import ClusterSpec, Market, Offering, Pool, Site, SiteKind
 from orchestrator.model.prices import quote
+from orchestrator.model.stack_facts import StackFacts
 
 # What an operating system sees of an instance's memory: the hypervisor, the kernel and firmware keep the rest.
 USABLE_MILLI = 930
@@ -67,6 +70,33 @@ def price_of(catalog: Catalog, site: Site, name: str, offering: Offering, now_us
     if found is None:
         return bound or None
     return None if 0 < bound < found.listed else found.microusd_per_hour
+
+
+def zones_of(facts: Mapping[str, StackFacts]) -> dict[str, tuple[str, ...]]:
+    """The zones in which each site's stack has a subnet."""
+    return {name: tuple(sorted({one.zone for one in found.subnets})) for name, found in facts.items()}
+
+
+def outdated(state: State, facts: Mapping[str, StackFacts]) -> frozenset[str]:
+    """Intents whose nodes would not be bought like this any more. `facts`: of sites whose stack is as the file says;
+    what others will be is not known yet."""
+    return frozenset(
+        fleet.intent.id
+        for fleet in state.fleets.values()
+        if fleet.intent.site in facts and _is_outdated(state, fleet.intent, facts[fleet.intent.site])
+    )
+
+
+def _is_outdated(state: State, intent: Intent, facts: StackFacts) -> bool:
+    pool, key = state.pool(intent.pool), intent.offering
+    if pool is None:
+        return False  # given back with its pool
+    named = any(
+        key.type in one.types and (key.market, key.reservation) == (one.market, one.reservation)
+        for one in pool.offerings
+    )
+    meaning = facts.meaning(key)
+    return not named or meaning is None or bool(intent.meaning and meaning not in ("", intent.meaning))
 
 
 def policy_of(spec: ClusterSpec, catalog: Catalog, blocked: Mapping[str, str], now_us: int) -> Policy:

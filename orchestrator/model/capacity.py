@@ -70,7 +70,8 @@ class Offer:
 class Intent:
     """A launch that was decided on, all or nothing: one node for each name, for a job (0: for the pool's floor).
 
-    `until_us`: until then its nodes are kept for that job. `spec`: what its site's stack was of when it was decided on.
+    `until_us`: until then its nodes are kept for that job. `spec`: what its site's stack was of when it was decided on;
+    `meaning`: what a node of the offering meant then (`StackFacts.meaning`; empty: an older stack did not say).
     """
 
     id: str
@@ -85,6 +86,7 @@ class Intent:
     until_us: int = 0
     ends_us: int = 0
     spec: str = ""
+    meaning: str = ""
 
     @property
     def pool(self) -> str:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from orchestrator.model.attempt import Placement
 from orchestrator.model.capacity import Offer
+from orchestrator.model.cluster_words import DrainThen
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.reasons import Reason
 
@@ -43,10 +44,13 @@ class Buy:
 
 @dataclass(frozen=True, slots=True)
 class Cordon:
-    """No new work on a bought node: it is given back by a later pass, unless work for it comes first."""
+    """No new work on a bought node: it is given back by a later pass, unless work for it comes first. `deadline_us`:
+    what runs there is dealt with then as `then` says (0: it may run on)."""
 
     node: str
     why: str
+    deadline_us: int = 0
+    then: DrainThen = DrainThen.WAIT
 
 
 @dataclass(frozen=True, slots=True)

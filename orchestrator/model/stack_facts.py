@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestrator.model.capacity import OfferingKey
+from orchestrator.model.cluster_words import Market
+
 
 @dataclass(frozen=True, slots=True)
 class SubnetFact:
@@ -26,7 +29,7 @@ class TemplateFact:
     placement group (None: an older stack does not say, and what is reserved does not); `placement`: that group where it
     is in the template, or empty (a site with several zones has one a zone: `StackFacts.placement`); `public`: it stands
     in a public subnet; `reservation`: the capacity reservation or block that it starts in, or empty; `spot`: it is for
-    the spot market alone."""
+    the spot market alone; `meaning`: the digest of all that a node is replaced for (empty: an older stack's)."""
 
     pool: str
     type: str
@@ -38,6 +41,7 @@ class TemplateFact:
     spot: bool = False
     grouped: bool | None = None
     public: bool = False
+    meaning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,16 @@ class StackFacts:
         found = [one for one in self.templates if (one.pool, one.type, one.reservation) == wanted]
         # Stacks of older versions have one template for both markets.
         return next((one for is_spot in (spot, False) for one in found if one.spot == is_spot), None)
+
+    def meaning(self, offering: OfferingKey) -> str | None:
+        """What a node of that offering means now: two nodes that mean the same are alike. Empty where an older stack
+        does not say; None if nothing of the kind can be launched any more."""
+        spot = offering.market == Market.SPOT
+        template = self.template(offering.pool, offering.type, offering.reservation, spot)
+        subnet = self.subnet(template, offering.zone) if template is not None else ""
+        if template is None or not subnet:
+            return None
+        return f"{template.meaning} {subnet}" if template.meaning else ""
 
     def image(self, words: str) -> str:
         """What the file's words for an image meant when they were first looked up; empty if they never were."""

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.autoscale import Policy
 from orchestrator.ledger import events
 from orchestrator.model.capacity import ErrorClass, Offer, Shape
-from orchestrator.model.cluster import ClusterSpec, Queue, QueueLimits
+from orchestrator.model.cluster import ClusterSpec, Queue, QueueLimits, Update
 from orchestrator.model.decisions import Buy, Cordon, Release, Uncordon
 from orchestrator.model.job import JobSpec, Workload
 from orchestrator.model.node import Contact, Mark, MarkKind
@@ -492,6 +492,18 @@ def test_what_people_have_cordoned_is_not_given_back() -> None:
     assert [one.node for one in cordons if isinstance(one, Cordon)] == [nodes[0], nodes[2]]
 
 
+def test_what_an_apply_has_closed_is_given_back_once_nobody_needs_it() -> None:
+    """As when the cluster ends: the apply waits for that, and would for ever."""
+    scene, nodes = idle()
+    for name in nodes:
+        scene(
+            events.NodeMarked(name, Mark(MarkKind.UPDATING, "the cluster ends", "user:alice", scene.now_us))
+        )
+    assert kinds(scene) == []
+    scene.wait(600)
+    assert kinds(scene) == ["Release"] * 3
+
+
 def test_a_smaller_size_lets_only_idle_nodes_go() -> None:
     scene, nodes = idle()
     scene.submit(job(nodes=1, gpus=8))
@@ -513,6 +525,95 @@ def test_a_pool_that_left_the_file_is_given_back_when_its_work_is_over() -> None
     assert {name for name in nodes if scene.state.nodes[name].releasing} == set(nodes) - {busy}
     scene.end(2)
     assert kinds(scene) == ["Release"]
+
+
+# --- what the file wants otherwise ----------------------------------------------------------------------------
+
+
+def old_nodes(count: int = 3, **rest: Any) -> tuple[Scene, list[str]]:
+    """Nodes that a file before the present one has bought for a gang, which still runs on them."""
+    scene = Scene(hybrid(elastic(**rest)))
+    scene.submit(job(nodes=count, gpus=8))
+    nodes = scene.bought()
+    scene.look()
+    scene.policy = replace(scene.policy, outdated=frozenset(scene.state.fleets))
+    return scene, nodes
+
+
+def test_old_nodes_are_closed_few_at_a_time_and_go_when_their_work_is_over() -> None:
+    scene, nodes = old_nodes(update=Update(max_unavailable=2))
+    (first, second) = scene.look()
+    assert isinstance(first, Cordon)
+    assert first.deadline_us == scene.now_us + Update().drain.deadline_s * SECOND
+    scene.carry_out((first, second))
+    assert kinds(scene) == [], "the gang runs on"
+    scene.end(1)
+    assert kinds(scene) == ["Release", "Release"]
+    scene.carry_out()
+    assert kinds(scene) == [], "the third one's turn comes when they are gone"
+    scene.gone(*nodes[:2])
+    assert kinds(scene) == ["Cordon"]
+    scene.carry_out()
+    assert kinds(scene) == ["Release"]
+
+
+def test_nobody_counts_on_an_old_node_that_was_closed() -> None:
+    scene, _ = old_nodes(1)
+    scene.carry_out()
+    scene.end(1)
+    scene.submit(job(nodes=1, gpus=8))
+    assert kinds(scene) == ["Buy", "Release"]
+
+
+def test_a_gang_that_an_old_node_has_room_for_starts_there_first() -> None:
+    """It would wait for a boot otherwise; the node is closed as soon as the gang has begun."""
+    scene, _ = old_nodes(1)
+    scene.end(1)
+    late = scene.submit(job(nodes=1, gpus=8))
+    assert kinds(scene) == ["Cordon"]
+    assert scene.state.jobs[late].attempt is not None
+
+
+def test_a_floor_is_renewed_one_after_the_other() -> None:
+    scene, _ = old_nodes(2, least=2)
+    scene.end(1)
+    old = dict(scene.state.fleets)
+    closed: list[int] = []
+    for _ in range(40):
+        scene.carry_out()
+        closed.append(sum(not node.open for node in scene.state.nodes.values()))
+        scene.join(*scene.launch())
+        scene.gone(*[node.name for node in scene.state.nodes.values() if node.releasing])
+    assert max(closed) == 1
+    assert not set(old) & set(scene.state.fleets)
+    assert [node.open for node in scene.state.nodes.values()] == [True, True]
+
+
+@pytest.mark.parametrize("trouble", ["no capacity", "does not boot"])
+def test_no_old_node_is_closed_while_new_ones_can_not_be_had(trouble: str) -> None:
+    scene, _ = old_nodes(2, least=3)
+    scene.end(1)
+    (intent,) = scene.carry_out(tuple(one for one in scene.look() if isinstance(one, Buy)))
+    if trouble == "no capacity":
+        scene.refuse(intent, ErrorClass.CAPACITY)
+    else:
+        (node,) = scene.launch(intent)
+        scene.wait(1500)
+        scene.carry_out()
+        scene.gone(node)
+    for _ in range(5):
+        assert [one for one in scene.look() if isinstance(one, Cordon | Release)] == []
+        scene.wait(1)
+
+
+def test_a_file_that_changes_back_opens_the_nodes_again() -> None:
+    scene, nodes = old_nodes(1)
+    scene.carry_out()
+    assert not scene.state.nodes[nodes[0]].open
+    scene.policy = replace(scene.policy, outdated=frozenset())
+    assert kinds(scene) == ["Uncordon"]
+    scene.carry_out()
+    assert scene.state.nodes[nodes[0]].open
 
 
 def test_nodes_that_boot_for_a_job_that_is_gone_go_too() -> None:

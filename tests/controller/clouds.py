@@ -6,6 +6,7 @@ by: tests of the controller. Nothing is asked before a test turns the hands, so 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from orchestrator.model.capacity import (
 from orchestrator.model.clock import SECOND, ManualClock
 from orchestrator.model.cluster import ClusterSpec, Site
 from orchestrator.model.node import Device, NodeFacts
-from orchestrator.model.stack_facts import StackFacts, SubnetFact
+from orchestrator.model.stack_facts import StackFacts, SubnetFact, TemplateFact
 from orchestrator.provision.cloud import LaunchError, Task, Unanswered
 from orchestrator.store.open import open_store
 from tests.autoscale.scene import hybrid
@@ -188,9 +189,28 @@ class CloudWorld(World):
     def facts(self, cluster: str, uid: str, site: Site) -> StackFacts | None:
         if self.facts_spec is None:
             return None
-        subnets = tuple(SubnetFact(zone, f"subnet-{zone}") for zone in site.zones)
         spec = self.facts_spec or self.core._elastic.digest(self.state, site.name)
-        return StackFacts(cluster, uid, site.name, site.region, "123456789012", spec, subnets=subnets)
+        return StackFacts(
+            cluster,
+            uid,
+            site.name,
+            site.region,
+            "123456789012",
+            spec,
+            subnets=tuple(SubnetFact(zone, f"subnet-{zone}") for zone in site.zones),
+            templates=tuple(self._templates(site)),
+        )
+
+    def _templates(self, site: Site) -> Iterator[TemplateFact]:
+        """As the stack of the wanted file has them."""
+        assert self.state.cluster is not None
+        for pool in self.state.cluster.pools:
+            for one in pool.offerings if pool.site == site.name else ():
+                for name in one.types:
+                    image = pool.image or site.image
+                    yield TemplateFact(
+                        pool.name, name, "lt", 1, image, reservation=one.reservation, meaning=f"image {image}"
+                    )
 
     # --- hands ----------------------------------------------------------------------------------------------
 

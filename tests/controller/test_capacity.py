@@ -12,9 +12,10 @@ from orchestrator.controller import commands, intake
 from orchestrator.controller.hands import perform
 from orchestrator.controller.inbox import Item
 from orchestrator.controller.loop import MOST_AGAIN
+from orchestrator.controller.offers import outdated
 from orchestrator.model.attempt import AttemptState, JobState
 from orchestrator.model.capacity import CloudInstance, CloudState, ErrorClass
-from orchestrator.model.cluster import Market, Offering, Site, SiteKind
+from orchestrator.model.cluster import Market, Offering, Site, SiteKind, Update
 from orchestrator.model.errors import Conflict, InputError, NotFound, Refused
 from orchestrator.model.job import JobSpec, Stop
 from orchestrator.model.node import MarkKind, NodeFacts
@@ -524,3 +525,58 @@ def test_a_job_that_no_pool_could_hold_is_refused_at_submit(tmp_path: Path, spec
     refused = world.do(commands.Submit(spec, ALICE, "user:alice"))
     assert isinstance(refused, Refused)
     assert refused.code == code
+
+
+# --- what the file wants otherwise ----------------------------------------------------------------------------
+
+
+def test_another_image_reaches_nodes_that_run(tmp_path: Path) -> None:
+    """The gang on them ends as it would have; then they are given back, and the floor is bought anew."""
+    world = world_of(tmp_path, least=1, update=Update(max_unavailable=4))
+    gang = world.submit(GANG_OF_4)
+    world.ready()
+    world.settle()
+    before = world.sky.alive()
+    assert len(before) == 4
+    world.do(commands.ApplyCluster(replace(world.spec, timezone="Europe/Berlin"), "test"))
+    world.pass_s(200)
+    assert world.sky.alive() == before
+
+    pools = tuple(replace(each, image="ami-0fedcba9876543210") for each in world.spec.pools)
+    world.do(commands.ApplyCluster(replace(world.spec, pools=pools), "test"))
+    world.pass_s(200)
+    assert world.sky.alive() == before
+    assert [node.marks[0].kind for node in world.state.nodes.values()] == [MarkKind.RELEASING] * 4
+    finish(world, gang)
+    world.pass_s(200)
+    world.ready()
+    assert not set(before) & set(world.sky.alive())
+    assert len(world.sky.alive()) == 1, "the floor"
+    check_state(world.state)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"offerings": (Offering(("p5.48xlarge",), Market.ON_DEMAND),)},
+        {"offerings": (Offering(("p5en.48xlarge",), Market.SPOT, 30_000_000),)},
+        {"image": "ami-0fedcba9876543210"},
+    ],
+    ids=["market", "type", "image"],
+)
+def test_what_makes_a_bought_node_outdated(tmp_path: Path, change: dict[str, Any]) -> None:
+    world = world_of(tmp_path)
+    world.submit(GANG_OF_4)
+    world.ready()
+    site = world.spec.sites[1]
+
+    def found() -> frozenset[str]:
+        facts = world.facts("test", world.state.uid, site)
+        assert facts is not None
+        return outdated(world.state, {site.name: facts})
+
+    assert found() == frozenset()
+    pools = tuple(replace(each, **change) for each in world.spec.pools)
+    world.do(commands.ApplyCluster(replace(world.spec, pools=pools), "test"))
+    assert found() == frozenset(world.state.fleets)
+    assert outdated(world.state, {}) == frozenset(), "of a stack of another file nothing is known"

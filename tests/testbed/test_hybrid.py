@@ -132,7 +132,7 @@ def hybrid(testbed: Bed, pulumi_place: Place, tmp_path: Path) -> Iterator[tuple[
             lab.stop()
 
 
-def test_what_does_not_fit_on_metal_runs_whole_in_the_cloud_which_shrinks_back_to_its_floor(
+def test_what_metal_has_no_room_for_runs_whole_in_the_cloud_which_shrinks_back_and_is_renewed(
     hybrid: tuple[Hybrid, Launcher],
 ) -> None:
     lab, launcher = hybrid
@@ -150,6 +150,15 @@ def test_what_does_not_fit_on_metal_runs_whole_in_the_cloud_which_shrinks_back_t
     bills = account.bills()
     assert sorted(bill["ended"] is None for bill in bills) == [False, False, True]
     sys.stdout.write(f"\n{len(bills)} instances, {sum(bill['seconds'] for bill in bills):.0f} s billed\n")
+
+    (old,) = launcher.hosts
+    lab.spec["sites"][-1]["image"] = account.image("newer")
+    lab.write()
+    lab.apply().ok()
+    launcher.until(
+        lambda: old not in launcher.hosts and len(lab.open_nodes()) == 2 + FLOOR, "its image is newer"
+    )
+    assert len(launcher.ever) == MOST + 1
 
     assert lab.met(lab.gang(2)) == ["h1", "h2"]
     lab.run("destroy", str(lab.file), "--yes", "lab").ok()

@@ -177,6 +177,7 @@ class Nodes(pulumi.ComponentResource):
     def _template_fact(self, wanted: Wanted, template: ec2.LaunchTemplate) -> pulumi.Output[TemplateFact]:
         pin = self._args.inputs.image(words_of(self._args.inputs.site, wanted.pool))
         group: pulumi.Input[str] = self._group(wanted) or ""
+        meaning = self._meaning(wanted)
         return pulumi.Output.all(template.id, template.latest_version, group).apply(
             lambda found: TemplateFact(
                 pool=wanted.pool.name,
@@ -186,6 +187,7 @@ class Nodes(pulumi.ComponentResource):
                 image=pin.image,
                 placement=found[2],
                 reservation=wanted.offering.reservation,
+                meaning=meaning,
                 spot=wanted.spot,
                 grouped=wants_placement(wanted.pool, wanted.offering),
                 public=wanted.pool.public_address,
@@ -221,7 +223,7 @@ class Nodes(pulumi.ComponentResource):
         )
 
     def _meaning(self, wanted: Wanted) -> str:
-        """The digest of all that a fixed node is replaced for. A value at its default is not in it, so that a newer
+        """The digest of all that a node is replaced for. A value at its default is not in it, so that a newer
         Gangline with more to say gives old nodes the digest that they have."""
         inputs, pool = self._args.inputs, wanted.pool
         kept = {one.name: one.id for one in inputs.site.vpc.subnets}
