@@ -179,11 +179,6 @@ class SiteStack:
         """The ids of the instances in the record."""
         return frozenset(one["id"] for one in self._resources() if one["type"] == INSTANCE and one.get("id"))
 
-    def facts(self) -> StackFacts | None:
-        """The facts among the stack's outputs; None if it was never made."""
-        with self._running(Listener(), "reading the record") as stack:
-            return facts_in(stack.outputs())
-
     # --- after a killed run ------------------------------------------------------------------------------------
 
     def reconcile(self, find: Find) -> tuple[str, ...]:
