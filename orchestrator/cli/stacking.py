@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from orchestrator.client import Client
     from orchestrator.model.capacity import CloudInstance
     from orchestrator.model.cluster import ClusterSpec
+    from orchestrator.provision.aws.adopt import Find
     from orchestrator.provision.aws.changes import ResourceChange
     from orchestrator.provision.aws.inputs import SiteInputs
     from orchestrator.provision.aws.stack import SiteStack
@@ -292,7 +293,7 @@ class Stacks:
         return one
 
 
-def _found_again(spec: ClusterSpec, site: str, uid: str) -> Callable[[str, str], str]:
+def _found_again(spec: ClusterSpec, site: str, uid: str) -> Find:
     """What a killed run had begun to make, by its marks in the account."""
     from orchestrator.provision.aws.adopt import of_site
 
