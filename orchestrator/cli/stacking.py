@@ -27,7 +27,8 @@ from orchestrator.model.stack_sight import StackSight, short_kind
 if TYPE_CHECKING:
     from orchestrator.client import Client
     from orchestrator.model.capacity import CloudInstance
-    from orchestrator.model.cluster import ClusterSpec, Pool
+    from orchestrator.model.cluster import ClusterSpec
+    from orchestrator.provision.aws.adopt import Find
     from orchestrator.provision.aws.changes import ResourceChange
     from orchestrator.provision.aws.inputs import SiteInputs
     from orchestrator.provision.aws.stack import SiteStack
@@ -168,16 +169,18 @@ def _finding(found: Any) -> str:
 
 
 def _inputs(account: Account, name: str) -> SiteInputs:
-    from orchestrator.provision.aws.boot import boot_of, user_data
-    from orchestrator.provision.aws.lookups import look_up
+    from orchestrator.provision.aws.lookups import run_inputs
 
     cluster = named(account)
-    found = look_up(account.spec, name, cluster.uid, known_catalog())
-
-    def boot(pool: Pool, node: str) -> str:
-        return user_data(boot_of(account.spec, pool, cluster.ca_sha256, node))
-
-    return replace(found, commit=account.commit, boot=boot, released=_released(account))
+    return run_inputs(
+        account.spec,
+        name,
+        cluster.uid,
+        known_catalog(),
+        authority=cluster.ca_sha256,
+        commit=account.commit,
+        released=_released(account),
+    )
 
 
 def _released(account: Account) -> frozenset[str]:
@@ -293,7 +296,7 @@ class Stacks:
         return one
 
 
-def _found_again(spec: ClusterSpec, site: str, uid: str) -> Callable[[str, str], str]:
+def _found_again(spec: ClusterSpec, site: str, uid: str) -> Find:
     """What a killed run had begun to make, by its marks in the account."""
     from orchestrator.provision.aws.adopt import of_site
 

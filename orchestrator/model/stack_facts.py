@@ -100,7 +100,6 @@ class StackFacts:
     fixed: tuple[FixedFact, ...] = ()
     storages: tuple[StorageFact, ...] = ()
     controller: str = ""
-    controller_address: str = ""
     roots: tuple[tuple[str, str], ...] = ()
     homes: tuple[tuple[str, str], ...] = ()
     placements: tuple[PlacementFact, ...] = ()

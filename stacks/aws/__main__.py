@@ -6,14 +6,13 @@ Pulumi's engine. What is wrong is said as `gangline validate` says it, and nothi
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pulumi
 
 from orchestrator import catalog
 from orchestrator.model.errors import GanglineError
-from orchestrator.provision.aws import boot, inputs, lookups, program
+from orchestrator.provision.aws import inputs, lookups, program
 from orchestrator.spec import load_cluster, render
 
 config = pulumi.Config("gangline")
@@ -21,15 +20,16 @@ file, uid = config.get("file") or "cluster.yaml", config.get("uid") or ""
 loaded = load_cluster(file)
 if loaded.cluster is None:
     raise pulumi.RunError(render(loaded.errors))
-spec, authority = loaded.cluster, config.get("authority") or ""
+spec = loaded.cluster
 try:
-    site = inputs.chosen_site(spec, config.get("site") or "")
-    found = lookups.look_up(spec, site, inputs.checked_uid(uid), catalog.load())
     program.declare(
-        replace(
-            found,
+        lookups.run_inputs(
+            spec,
+            inputs.chosen_site(spec, config.get("site") or ""),
+            inputs.checked_uid(uid),
+            catalog.load(),
+            authority=config.get("authority") or "",
             commit=lookups.commit_of(Path(file).resolve().parent),
-            boot=lambda pool, node: boot.user_data(boot.boot_of(spec, pool, authority, node)),
             released=frozenset(name for name in (config.get("released") or "").split(",") if name),
         )
     )

@@ -68,7 +68,7 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
     monkeypatch.setattr(stacking, "_stack", lambda *_, **__: made)
     monkeypatch.setattr(stacking, "_inputs", lambda *_: Inputs())
     monkeypatch.setattr(stacking, "_live", lambda *_: (("quota is short",), ()))
-    monkeypatch.setattr(stacking, "_found_again", lambda *_: lambda kind, name: "")
+    monkeypatch.setattr(stacking, "_found_again", lambda *_: lambda kind, name, given: "")
     return made
 
 
@@ -181,13 +181,13 @@ class Bought:
 def leaving(monkeypatch: pytest.MonkeyPatch) -> Callable[[Bought], HostResult]:
     """The end of site use1, beside which another one of the same region stays."""
 
-    def destroy(progress: Any, released: Any, find: Callable[[str, str], str]) -> Any:
-        return SimpleNamespace(changes=(ROW,), adopted=tuple(filter(None, [find("kind", "t-1")])))
+    def destroy(progress: Any, released: Any, find: Callable[[str, str, Any], str]) -> Any:
+        return SimpleNamespace(changes=(ROW,), adopted=tuple(filter(None, [find("kind", "t-1", {})])))
 
     stack = SimpleNamespace(destroy=destroy, left=tuple, instances=lambda: frozenset({"i-protected"}))
     monkeypatch.setattr(stacking, "_stack", lambda *_, **__: stack)
     monkeypatch.setattr(
-        stacking, "_found_again", lambda spec, site, uid: lambda kind, name: f"{name} of {uid}"
+        stacking, "_found_again", lambda spec, site, uid: lambda kind, name, given: f"{name} of {uid}"
     )
     monkeypatch.setattr(stacking, "named", lambda _: Named("k3j9x0q2m5a7"))
     monkeypatch.setattr(stacking, "GIVEN_BACK_S", 0.0)

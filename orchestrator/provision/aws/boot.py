@@ -1,7 +1,7 @@
 """What a bought node does when it starts: its user-data, a shell script as cloud-init runs it.
 
 Comes in: the wanted cluster, a pool of an aws site, the sum of the controller's certificate authority, a fixed node's
-name. Goes out: the script. Called by: program (launch templates, fixed nodes), tests that start hosts.
+name. Goes out: the script. Called by: lookups (for the program: launch templates, fixed nodes), tests that start hosts.
 
 Nothing in it is secret, and as little as can be depends on the version of Gangline: it finds a Python, and fetches the
 agent from the controller over a connection that the authority's SHA-256 pins. All the rest the agent's archive does

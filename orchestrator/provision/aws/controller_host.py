@@ -1,6 +1,6 @@
 """The controller on an instance of its own, with the disk that has the ledger.
 
-Comes in: `ControllerArgs`. Goes out: an instance id and its private address. Called by: program.
+Comes in: `ControllerArgs`. Goes out: an instance id. Called by: program.
 
 The disk is a resource of its own, protected and kept: the instance may go, the ledger may not. A new image and new
 user-data change nothing on a controller that runs; what it is made of is brought up to date inside.
@@ -60,7 +60,7 @@ class ControllerHost(pulumi.ComponentResource):
             stop_instance_before_detaching=True,
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
-        self.instance_id, self.address = instance.id, instance.private_ip
+        self.instance_id = instance.id
         self.register_outputs({"instance": instance.id, "address": instance.private_ip, "volume": volume.id})
 
     def _group(self) -> pulumi.Output[str]:

@@ -1,7 +1,7 @@
 """All that the Pulumi program of one aws site depends on, and what follows from it without asking anybody.
 
 Comes in: a spec, the catalog, the facts that an earlier run left, what `lookups` found. Goes out: `SiteInputs`. Called
-by: stack and stacks/aws (build it), program and its components (read it).
+by: lookups (builds it), program and its components (read it).
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.model.catalog import Catalog, InstanceType
-from orchestrator.model.cluster import ClusterSpec, Market, Pool, Site, SiteKind
+from orchestrator.model.cluster import ClusterSpec, Market, Pool, Site
 from orchestrator.model.errors import InputError
 from orchestrator.model.stack_facts import StackFacts
+from orchestrator.planning.stacks import aws_sites
 
 # The public parameters of AWS and of Debian that name their newest image. Neither was asked for in an account.
 NODE_IMAGE = "ssm:/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
@@ -121,11 +122,6 @@ def all_words(spec: ClusterSpec, site_name: str) -> tuple[str, ...]:
     if instance is not None and instance.site == site_name:
         words.add(words_of(site, None))
     return tuple(sorted(words))
-
-
-def aws_sites(spec: ClusterSpec) -> tuple[str, ...]:
-    """The names of the spec's sites of kind aws."""
-    return tuple(site.name for site in spec.sites if site.kind == SiteKind.AWS)
 
 
 def chosen_site(spec: ClusterSpec, name: str) -> str:

@@ -1,7 +1,7 @@
 """What the Pulumi program needs to know of an account and can't compute: images, zones, whose account it is.
 
-Comes in: a spec, a site, the facts of an earlier run, a session of boto3. Goes out: `SiteInputs`. Called by: stack and
-stacks/aws, before the program runs; nothing here changes anything.
+Comes in: a spec, a site, the facts of an earlier run, a session of boto3. Goes out: `SiteInputs`. Called by: the
+command and stacks/aws, before the program runs, and live_asks (zones); nothing here changes anything.
 
 What the facts know is not asked again: the same words keep the image that they had, the region keeps its zones.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,28 @@ from orchestrator.model.catalog import Catalog
 from orchestrator.model.cluster import ClusterSpec, Site
 from orchestrator.model.errors import GanglineError, InputError, Unavailable
 from orchestrator.model.stack_facts import StackFacts
+from orchestrator.provision.aws import boot
 from orchestrator.provision.aws import facts as facts_of
 from orchestrator.provision.aws.inputs import ImagePin, SiteInputs, all_words
 
 PARAMETER = "ssm:"
 GIT_S = 10
+
+
+def run_inputs(
+    spec: ClusterSpec,
+    site_name: str,
+    uid: str,
+    catalog: Catalog,
+    *,
+    authority: str = "",
+    commit: str = "",
+    released: frozenset[str] = frozenset(),
+) -> SiteInputs:
+    """All of a run's inputs, for the command and `pulumi up` alike. `authority`: the SHA-256 (hex) of the authority
+    that nodes trust, empty: the system's; `released`: storages that may be deleted. Raises what `look_up` raises."""
+    found = look_up(spec, site_name, uid, catalog)
+    return replace(found, commit=commit, boot=boot.of_cluster(spec, authority), released=released)
 
 
 def look_up(
@@ -35,7 +53,7 @@ def look_up(
     session: Any = None,
     anew: frozenset[str] = frozenset(),
 ) -> SiteInputs:
-    """The inputs of a site's program, without what the caller knows better (boot, commit, what is released).
+    """The inputs of a site's program, without what `run_inputs` adds: boot, commit, what is released.
 
     `session` is boto3's for the site's region (None: made of the environment); words in `anew` are looked up again.
     Raises InputError for words that mean nothing there, Unavailable where AWS does not answer.

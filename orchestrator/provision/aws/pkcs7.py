@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 MOST_BYTES = 16 * 1024  # of a message; EC2's have about 2 KiB
 MOST_DEPTH = 16
 INTEGER, OCTETS, OID, SEQUENCE, SET = 0x02, 0x04, 0x06, 0x30, 0x31
-FIRST, SECOND = 0xA0, 0xA1  # [0] and [1]
+FIRST = 0xA0  # [0]
 CONSTRUCTED, OPEN = 0x20, 0x80
 DATA = bytes.fromhex("2a864886f70d010701")
 SIGNED_DATA = bytes.fromhex("2a864886f70d010702")

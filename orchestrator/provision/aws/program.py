@@ -109,7 +109,6 @@ class AwsSite(pulumi.ComponentResource):
             "storages": self.storages.facts,
             "placements": {f"{pool} {zone}": group for (pool, zone), group in self.fabric.groups.items()},
             "controller": self.controller.instance_id if self.controller is not None else "",
-            "address": self.controller.address if self.controller is not None else "",
         }
         waited = [pulumi.Output.all(*found[key]) for key in ("templates", "fixed", "storages")]
         plain = {key: value for key, value in found.items() if key not in ("templates", "fixed", "storages")}
@@ -123,11 +122,8 @@ def _assembled(
 ) -> StackFacts:
     before = inputs.facts
     digest, commit = _brought_to(inputs)
-    images = {
-        **dict(before.images if before is not None else ()),
-        **{p.words: p.image for p in inputs.images},
-    }
-    roots = {**dict(before.roots if before is not None else ()), **{p.image: p.root for p in inputs.images}}
+    images = {pin.words: pin.image for pin in inputs.images}
+    roots = {pin.image: pin.root for pin in inputs.images}
     placements = [
         PlacementFact(pool, zone, group)
         for key, group in sorted(plain["placements"].items())
@@ -141,21 +137,25 @@ def _assembled(
         account=inputs.account,
         spec=digest,
         commit=commit,
-        images=tuple(sorted(images.items())),
+        images=_known(before.images if before is not None else (), images),
         vpc=plain["vpc"],
         subnets=_subnets(plain["private"]),
         security_group=plain["group"],
         profile=plain["profile"],
-        templates=tuple(sorted(templates, key=lambda one: (one.pool, one.type, one.reservation))),
+        templates=tuple(sorted(templates, key=lambda one: (one.pool, one.type, one.reservation, one.spot))),
         fixed=tuple(sorted([*fixed, *_leaving(inputs)], key=lambda one: (one.pool, one.node))),
         storages=tuple(sorted(storages, key=lambda one: str(one.name))),
         controller=plain["controller"],
-        controller_address=plain["address"],
-        roots=tuple(sorted(roots.items())),
+        roots=_known(before.roots if before is not None else (), roots),
         homes=_homes(inputs),
         placements=tuple(placements),
         public_subnets=_subnets(plain["public"]),
     )
+
+
+def _known(before: tuple[tuple[str, str], ...], now: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """What earlier files looked up stays, beside what this one does."""
+    return tuple(sorted({**dict(before), **now}.items()))
 
 
 def _brought_to(inputs: SiteInputs) -> tuple[str, str]:

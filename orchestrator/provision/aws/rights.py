@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.provision.aws.facts import parameter_name
 from orchestrator.provision.aws.marks import UID
 
 LOOKS = ("ec2:DescribeInstances",)  # all that `fleet` asks; it has no condition in IAM
@@ -53,7 +54,7 @@ def of_controller(where: Where, cluster: str, uid: str, nodes_role: str, key: st
     at_birth = {**asked, "ec2:CreateAction": ["CreateFleet", "RunInstances"]}
     bought = [where.ec2(kind) for kind in BOUGHT]
     ingredients = [where.ec2(kind) for kind in (*OWN_INGREDIENTS, *sorted(OTHERS_INGREDIENTS))]
-    facts = f"arn:{where.partition}:ssm:{where.region}:{where.account}:parameter/gangline/{cluster}-{uid}/*"
+    place = f"arn:{where.partition}:ssm:{where.region}:{where.account}:parameter"
     own = {f"aws:ResourceTag/{UID}": uid}
     statements = [
         _allow("Look", LOOKS, ["*"]),
@@ -67,7 +68,7 @@ def of_controller(where: Where, cluster: str, uid: str, nodes_role: str, key: st
             [nodes_role],
             {"StringLike": {"iam:PassedToService": "ec2.amazonaws.com*"}},
         ),
-        _allow("ReadFacts", ("ssm:GetParameter",), [facts]),
+        _allow("ReadFacts", ("ssm:GetParameter",), [place + parameter_name(cluster, uid, "*")]),
         *(_disks(where, key) if key else ()),
     ]
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, sort_keys=True)

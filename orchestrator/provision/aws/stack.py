@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pulumi import automation
 from pulumi.automation.errors import CommandError, ConcurrentUpdateError
@@ -31,12 +31,14 @@ from orchestrator.provision.aws.inputs import SiteInputs
 from orchestrator.provision.aws.nodes import templates_of
 from orchestrator.provision.files import private_folder
 
+if TYPE_CHECKING:
+    from orchestrator.provision.aws.adopt import Find
+
 PROJECT = "gangline"  # the name in stacks/aws/Pulumi.yaml: both ways have one record
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
-Find = Callable[[str, str], str]
 
 
-def found_nothing(kind: str, name: str) -> str:
+def found_nothing(kind: str, name: str, given: Mapping[str, Any]) -> str:
     """A `Find` that knows of nothing."""
     return ""
 
@@ -99,7 +101,7 @@ class SiteStack:
         return listener.rows()
 
     def up(self, inputs: SiteInputs, progress: Progress = quiet, find: Find = found_nothing) -> Done:
-        """Make the site what the inputs say. `find(type, name)` gives the id of what a killed run left unrecorded.
+        """Make the site what the inputs say. `find` gives the id of what a killed run left unrecorded.
 
         Raises GanglineError for what failed; what was made before that is recorded, and the next run goes on.
         """
@@ -179,11 +181,6 @@ class SiteStack:
         """The ids of the instances in the record."""
         return frozenset(one["id"] for one in self._resources() if one["type"] == INSTANCE and one.get("id"))
 
-    def facts(self) -> StackFacts | None:
-        """The facts among the stack's outputs; None if it was never made."""
-        with self._running(Listener(), "reading the record") as stack:
-            return facts_in(stack.outputs())
-
     # --- after a killed run ------------------------------------------------------------------------------------
 
     def reconcile(self, find: Find) -> tuple[str, ...]:
@@ -200,8 +197,9 @@ class SiteStack:
         known = {one["urn"] for one in whole["resources"]}
         found = {}
         for one in begun:
-            if one["urn"] not in known and (number := find(one["type"], _name(one["urn"]))):
-                found[one["urn"]] = {**one, "id": number, "outputs": dict(one.get("inputs") or {})}
+            given = dict(one.get("inputs") or {})
+            if one["urn"] not in known and (number := find(one["type"], _name(one["urn"]), given)):
+                found[one["urn"]] = {**one, "id": number, "outputs": given}
         whole["resources"] = [*whole["resources"], *found.values()]
         whole["pending_operations"] = []
         self._write(whole, "settling a killed run")

@@ -17,6 +17,7 @@ from pulumi_aws import efs, fsx
 
 from orchestrator.model.cluster import Storage, StorageKind
 from orchestrator.model.stack_facts import StorageFact
+from orchestrator.planning.stacks import aws_sites
 from orchestrator.provision.aws.inputs import SiteInputs
 from orchestrator.provision.aws.marks import Marks
 
@@ -119,7 +120,7 @@ def storages_of(inputs: SiteInputs) -> tuple[Storage, ...]:
 
 def _only_aws(inputs: SiteInputs) -> bool:
     """A storage that names no site is made where there is only one site of kind aws: it can't stand in two."""
-    return [site.name for site in inputs.spec.sites if site.region] == [inputs.site_name]
+    return aws_sites(inputs.spec) == (inputs.site_name,)
 
 
 def kept_fact(storage: Storage, inputs: SiteInputs) -> StorageFact:

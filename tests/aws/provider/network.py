@@ -6,6 +6,7 @@ Comes in: inputs in Pulumi's words. Goes out: calls of EC2. Called by: server, b
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
 from tests.aws.provider.kinds import Clients, Kind, Values, Wait, kind, read_or_none, words
 
@@ -289,11 +290,13 @@ def _make_route(c: Clients, i: Values) -> str:
     c.ec2.create_route(
         RouteTableId=i["routeTableId"], DestinationCidrBlock=i["destinationCidrBlock"], **_way(i)
     )
-    return f"r-{i['routeTableId']}/{i['destinationCidrBlock']}"
+    return (
+        f"r-{i['routeTableId']}{crc32(i['destinationCidrBlock'].encode())}"  # as the real provider calls it
+    )
 
 
-def _see_route(c: Clients, identity: str, _: Values) -> Values | None:
-    table, _slash, block = identity.removeprefix("r-").partition("/")
+def _see_route(c: Clients, identity: str, old: Values) -> Values | None:
+    table, block = old["routeTableId"], old["destinationCidrBlock"]
     row = first(read_or_none(lambda: c.ec2.describe_route_tables(RouteTableIds=[table])), "RouteTables")
     for route in row["Routes"] if row else []:
         if route.get("DestinationCidrBlock") == block:
@@ -306,9 +309,8 @@ def _see_route(c: Clients, identity: str, _: Values) -> Values | None:
     return None
 
 
-def _end_route(c: Clients, identity: str, _: Values) -> None:
-    table, _slash, block = identity.removeprefix("r-").partition("/")
-    c.ec2.delete_route(RouteTableId=table, DestinationCidrBlock=block)
+def _end_route(c: Clients, _identity: str, old: Values) -> None:
+    c.ec2.delete_route(RouteTableId=old["routeTableId"], DestinationCidrBlock=old["destinationCidrBlock"])
 
 
 def _change_route(c: Clients, _identity: str, _old: Values, i: Values) -> None:

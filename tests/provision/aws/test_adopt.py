@@ -1,4 +1,4 @@
-"""What a stack made is found again by its marks alone, each thing under the id that the record has."""
+"""What a stack made is found again by its marks alone, or by what it links, under the id that the record has."""
 
 from __future__ import annotations
 
@@ -7,38 +7,67 @@ from pathlib import Path
 import boto3
 import pytest
 
+from orchestrator.model.errors import Unavailable
 from orchestrator.provision.aws.adopt import by_marks
 from orchestrator.provision.aws.marks import Marks
 from tests.aws.fixture import Place
+from tests.aws.moto_server import Account
 from tests.provision.aws.declared import UID
-from tests.provision.aws.test_stack_real import Bench
+from tests.provision.aws.test_stack_real import FIXED, Bench
 
 pytestmark = pytest.mark.system
 
-# Not told by marks: AWS has no tags there, or they have no id that can be asked for.
-UNMARKED = {
-    "MountTarget",
-    "Route",
-    "RouteTableAssociation",
-}
+WHOLE = FIXED.replace(
+    "storage:\n", "storage:\n  - {name: home, kind: efs, path: /home, sites: [use1]}\n"
+).replace(
+    "sites:\n",
+    'controller: {address: "https://a.example.org:7443", instance: {site: use1, type: m5.large}}\nsites:\n',
+    1,
+)
+# Told by what they link; all else has marks. A volume that is attached already the provider finds by itself.
+LINKS = {"MountTarget", "RolePolicy", "Route", "RouteTableAssociation"}
+UNTOLD = {"VolumeAttachment"}
 
 
-def test_everything_with_marks_is_found(pulumi_place: Place, tmp_path: Path) -> None:
-    bench = Bench(pulumi_place, tmp_path / "state")
+def test_everything_is_found_by_its_marks_or_by_what_it_links(pulumi_place: Place, tmp_path: Path) -> None:
+    bench = Bench(pulumi_place, tmp_path / "state", WHOLE)
     bench.up()
-    find = by_marks(boto3.session.Session(region_name="us-east-1"), Marks(UID, "atlas", "use1"))
+    session = boto3.session.Session(region_name="us-east-1")
+    find = by_marks(session, Marks(UID, "atlas", "use1"))
 
-    recorded = {
-        (one["type"].rpartition(":")[2], one["urn"].rpartition("::")[2]): (one["type"], one["id"])
+    recorded = [
+        one
         for one in bench.stack()._resources()
         if one.get("custom") and not one["type"].startswith("pulumi:")
-    }
+    ]
+    told = [one for one in recorded if word(one["type"]) not in UNTOLD]
 
-    marked = {key: value for key, value in recorded.items() if key[0] not in UNMARKED}
-    assert len(marked) > 15
-    assert {key: find(kind, key[1]) for key, (kind, _) in marked.items()} == {
-        key: number for key, (_, number) in marked.items()
-    }
+    assert {word(one["type"]) for one in told} >= LINKS
+    assert len(told) > 30
+    found = {one["urn"]: find(one["type"], name(one["urn"]), one["inputs"]) for one in told}
+    assert found == {one["urn"]: one["id"] for one in told}
+    marked = [one for one in told if word(one["type"]) not in LINKS]
     for strange in (Marks("0" * 12, "atlas", "use1"), Marks(UID, "atlas", "other")):
-        other = by_marks(boto3.session.Session(region_name="us-east-1"), strange)
-        assert {other(kind, key[1]) for key, (kind, _) in marked.items()} == {""}
+        other = by_marks(session, strange)
+        assert {other(one["type"], name(one["urn"]), one["inputs"]) for one in marked} == {""}
+
+
+def test_what_can_not_be_asked_is_not_taken_for_gone(aws: Account) -> None:
+    """A killed run's node that nobody may look for must not be forgotten, or it runs on."""
+    find = by_marks(boto3.session.Session(region_name="us-east-1"), Marks(UID, "atlas", "use1"))
+    assert find("aws:iam/role:Role", "nodes", {}) == ""
+    gone = {"fileSystemId": "fs-0123456789abcdef0", "subnetId": "subnet-0123456789abcdef0"}
+    assert find("aws:efs/mountTarget:MountTarget", "home-a", gone) == ""
+
+    aws.fail("UnauthorizedOperation", operation="DescribeInstances")
+    with pytest.raises(Unavailable) as caught:
+        find("aws:ec2/instance:Instance", "train-01", {})
+    assert caught.value.message.startswith("whether a killed run has made Instance train-01 can't be asked: ")
+
+
+def word(kind: str) -> str:
+    return kind.rpartition(":")[2]
+
+
+def name(urn: str) -> str:
+    return urn.rpartition("::")[2]

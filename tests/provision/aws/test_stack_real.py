@@ -377,7 +377,7 @@ def test_what_a_killed_run_was_making_is_taken_or_forgotten(bench: Bench) -> Non
     pending = _unrecord(bench, "train-02", "train-03")
     bench.place.account.client("ec2").terminate_instances(InstanceIds=[bench.instances()["train-03"]])
 
-    done = stack.up(bench.inputs(), find=lambda kind, name: made if name == "train-02" else "")
+    done = stack.up(bench.inputs(), find=lambda kind, name, given: made if name == "train-02" else "")
 
     assert pending == 2
     assert done.adopted == ("train-02",)
@@ -390,14 +390,14 @@ def test_what_a_killed_run_was_making_is_taken_or_forgotten(bench: Bench) -> Non
     assert bench.stack().preview(bench.inputs()) == ()
 
 
-def test_a_rule_that_a_killed_run_was_making_is_taken_over(bench: Bench) -> None:
-    """AWS refuses the same rule twice: only its marks tell that it is the very one."""
+def test_what_aws_makes_only_once_is_taken_over_after_a_killed_run(bench: Bench) -> None:
+    """AWS refuses the same rule or route twice: rules have marks, a route is told by its table."""
     bench.up()
-    _unrecord(bench, "nodes-from-nodes", "nodes-out")
+    _unrecord(bench, "nodes-from-nodes", "nodes-out", "out-us-east-1b")
 
     done = bench.stack().up(bench.inputs(), find=adopt.of_site(cluster(bench.text), "use1", UID))
 
-    assert done.adopted == ("nodes-from-nodes", "nodes-out")
+    assert done.adopted == ("nodes-from-nodes", "nodes-out", "out-us-east-1b")
     assert short(done.changes) == []
     assert bench.stack().preview(bench.inputs()) == ()
 
