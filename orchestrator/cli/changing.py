@@ -170,6 +170,7 @@ def recorded_of(client: Client | None) -> Recorded:
             ready=node.open,
             cordoned=any(mark.kind == "updating" for mark in node.marks),
             host=decode(HostFacts, found.hosts[node.name]) if node.name in found.hosts else None,
+            pool=node.pool,
         )
         for node in client.nodes()
         if node.contact != "never"
@@ -408,6 +409,7 @@ def look_at(
     from orchestrator.cli.stacking import Account
     from orchestrator.planning.hosted import with_controller
     from orchestrator.planning.plan import plan
+    from orchestrator.planning.renewals import with_renewals
     from orchestrator.planning.stacks import Around, with_stacks
     from orchestrator.planning.world import Choices, Observed
 
@@ -441,6 +443,7 @@ def look_at(
     if see and not only:
         around = Around(spec, recorded, workload, choices, now_us)
         made = with_stacks(made, around, stacking.sights(account))
+    made = with_renewals(made, spec, recorded.nodes or (), workload, now_us)
     if seen.controller is not None:
         made = with_controller(made, seen.controller, seen.hosted.desired if seen.hosted else Desired(()))
     tell_needless(agreed, made)

@@ -134,7 +134,17 @@ def _looked(account: Account, name: str) -> StackSight:
     inputs = _inputs(account, name)
     warnings, faults = _live(account, name, inputs)
     found = _stack(account, name, leased=False).sight(inputs)
-    return replace(found, warnings=warnings, faults=faults)
+    return replace(found, warnings=(*_unbuilt(account.spec, name), *warnings), faults=faults)
+
+
+def _unbuilt(spec: ClusterSpec, site: str) -> Iterator[str]:
+    """What the file asks for and Gangline does not do yet."""
+    instance = spec.controller.instance
+    if instance is not None and instance.site == site:
+        yield (
+            "controller.instance: the instance, its disk and its rights are made; nothing of Gangline is installed "
+            "there yet, and the disk is not mounted"
+        )
 
 
 def _stays(account: Account, name: str) -> bool:

@@ -52,7 +52,9 @@ def _running(
 
 
 @dataclass(frozen=True, slots=True)
-class _Fate:
+class Fate:
+    """What becomes of one job; `until_us` as in WorkEffect."""
+
     fate: WorkFate
     until_us: int
     why: str
@@ -64,15 +66,23 @@ def fate_of(job: Running, names: tuple[str, ...], step: PlanStep, policy: Drain,
     return WorkEffect(job.job, job.owner, found.fate, names, found.until_us, found.why)
 
 
-def _fate(job: Running, name: str, step: PlanStep, policy: Drain, now_us: int) -> _Fate:
-    deadline_us = now_us + policy.deadline_s * SECOND
+def _fate(job: Running, name: str, step: PlanStep, policy: Drain, now_us: int) -> Fate:
     because = f"{name} is drained for {step.why}"
-    if job.until_us and job.until_us <= deadline_us:
-        return _Fate(WorkFate.DRAINED, job.until_us, f"{because}; it ends before the deadline")
-    if policy.then is DrainThen.WAIT:
-        return _Fate(WorkFate.BLOCKS, job.until_us, f"{because}; the plan waits until it ends")
+    stopped = stopped_by(job, because, policy, now_us)
+    if stopped is not None:
+        return stopped
+    if job.until_us and job.until_us <= now_us + policy.deadline_s * SECOND:
+        return Fate(WorkFate.DRAINED, job.until_us, f"{because}; it ends before the deadline")
+    return Fate(WorkFate.BLOCKS, job.until_us, f"{because}; the plan waits until it ends")
+
+
+def stopped_by(job: Running, because: str, policy: Drain, now_us: int) -> Fate | None:
+    """How a drain ends the job; None if it ends before the deadline, or is waited for."""
+    deadline_us = now_us + policy.deadline_s * SECOND
+    if policy.then is DrainThen.WAIT or (job.until_us and job.until_us <= deadline_us):
+        return None
     after = seconds_text(policy.deadline_s)
-    return _Fate(WorkFate.STOPPED, deadline_us, f"{because}; after {after} it {_ENDS[policy.then]}")
+    return Fate(WorkFate.STOPPED, deadline_us, f"{because}; after {after} it {_ENDS[policy.then]}")
 
 
 def _policy(nodes: Roster, name: str) -> Drain:

@@ -20,13 +20,14 @@ MOST_RETIREMENTS = 3  # tries to let a host go; one that was silent each time is
 class NodeNow:
     """A node that has come in once. `ready`: it takes work or could. `cordoned`: by an apply, not by a person.
 
-    `host` is what the host was when it was last seen to be as wanted.
+    `host` is what the host was when it was last seen to be as wanted; `pool` is empty where nobody asked for it.
     """
 
     name: str
     ready: bool = True
     cordoned: bool = False
     host: HostFacts | None = None
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)

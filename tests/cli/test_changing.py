@@ -77,7 +77,7 @@ def test_nodes_are_taken_as_the_controller_has_them() -> None:
 
     assert found.spec == spec
     assert found.nodes == (
-        NodeNow("a", ready=True, host=facts),
-        NodeNow("b", ready=False, cordoned=True),
-        NodeNow("c", ready=False),
+        NodeNow("a", ready=True, host=facts, pool="p"),
+        NodeNow("b", ready=False, cordoned=True, pool="p"),
+        NodeNow("c", ready=False, pool="p"),
     )

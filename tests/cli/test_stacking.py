@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,7 @@ from orchestrator.cli import stacking
 from orchestrator.cli.stacking import Account, Named, Stacks
 from orchestrator.model.apply import HostResult
 from orchestrator.model.capacity import CloudInstance, CloudState
-from orchestrator.model.cluster import ClusterSpec, Site, SiteKind
+from orchestrator.model.cluster import ClusterSpec, ControllerInstance, Site, SiteKind
 from orchestrator.model.errors import GanglineError, InputError, Refused, Unavailable
 from orchestrator.model.stack_sight import StackOp, StackRow, StackSight
 
@@ -79,6 +79,15 @@ def account(before: ClusterSpec | None = None) -> Account:
 def test_a_site_is_looked_at_with_its_warnings(paper: Paper) -> None:
     (found,) = stacking.sights(account())
     assert found == StackSight("use1", (ROW,), (ROW,), warnings=("quota is short",), spec="ab")
+
+
+def test_what_is_asked_for_and_not_built_is_a_warning(paper: Paper) -> None:
+    own = ControllerInstance("use1", "m7i.large")
+    spec = replace(SPEC, controller=replace(SPEC.controller, instance=own))
+    (found,) = stacking.sights(replace(account(), spec=spec))
+    first, *others = found.warnings
+    assert first.startswith("controller.instance: ")
+    assert others == ["quota is short"]
 
 
 @pytest.mark.parametrize(

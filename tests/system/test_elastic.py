@@ -100,7 +100,8 @@ class Elastic(Cluster):
 
     def bought(self) -> list[str]:
         """Nodes of the pool, as the controller has them."""
-        return [node.name for node in self.client.nodes() if node.pool == "burst"]
+        nodes = retried(self.client.nodes, "the nodes")
+        return [node.name for node in nodes if node.pool == "burst"]
 
     def gang(self) -> int:
         """A job that fits on nothing but two bought nodes."""
@@ -126,7 +127,7 @@ def test_a_launch_is_neither_lost_nor_doubled(elastic: Elastic, point: str) -> N
         until(lambda: elastic.bought() == ["burst-1", "burst-2"], "the controller knows them", LONG_S)
         assert keeper.deaths == [("controller", -signal.SIGKILL)], f"{point} was not passed"
         assert len(elastic.instances()) == 2
-        elastic.client.cancel(job)
+        retried(lambda: elastic.client.cancel(job), "the cancellation")
         until(lambda: not elastic.running(), "all are given back", LONG_S)
         until(lambda: not elastic.bought(), "the controller knows that they are gone", LONG_S)
     bills = elastic.aws.bills()
@@ -140,7 +141,7 @@ def test_what_is_given_back_is_gone(elastic: Elastic, point: str) -> None:
     with Keeper(elastic) as keeper:
         job = elastic.gang()
         until(lambda: elastic.bought() == ["burst-1", "burst-2"], "both nodes are there", LONG_S)
-        elastic.client.cancel(job)
+        retried(lambda: elastic.client.cancel(job), "the cancellation")
         until(lambda: not elastic.running(), "all are given back", LONG_S)
         until(lambda: not elastic.bought(), "the controller knows that they are gone", LONG_S)
         assert keeper.deaths == [("controller", -signal.SIGKILL)], f"{point} was not passed"
