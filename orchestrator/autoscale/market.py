@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.autoscale.money import Over
 from orchestrator.autoscale.room import Taken
-from orchestrator.model.capacity import NEVER_US, Circuit, ErrorClass, Offer
+from orchestrator.model.capacity import BLOCK_LEAD_S, NEVER_US, Circuit, ErrorClass, Offer
 from orchestrator.model.cluster import Pool
 from orchestrator.model.decisions import Buy
 from orchestrator.model.need import Need
@@ -58,7 +58,10 @@ def choose(
     tried, budget, full, at_us = [], None, 0, NEVER_US
     for offer in run.offers.get(pool.name, ()):
         each = need.units_on(*offer.shape) if need is not None else 1
-        if not each or (offer.ends_us and until_us > offer.ends_us):
+        if not each:
+            continue
+        if _ends_too_soon(run, pool, offer, until_us if need is not None else 0):
+            tried.append(f"{offer.key.words()}: the block ends {clock_words(offer.ends_us)}, too soon")
             continue
         count = -(-lacking // each)
         rests = _rests(run, offer)
@@ -150,6 +153,13 @@ def _rests(run: Pass, offer: Offer) -> Circuit | None:
         if alike and circuit.fault is ErrorClass.QUOTA and run.now_us < circuit.retry_us:
             return circuit
     return None
+
+
+def _ends_too_soon(run: Pass, pool: Pool, offer: Offer, until_us: int) -> bool:
+    """Whether a block is taken back before the work is over (`until_us`), or before a node could be of any use."""
+    boot_s = pool.size.boot_deadline_s if pool.size is not None else 0
+    useful_us = max(until_us, run.now_us + boot_s * MILLION)
+    return 0 < offer.ends_us < useful_us + BLOCK_LEAD_S * MILLION
 
 
 def _of_reservation(run: Pass, offer: Offer) -> int:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from orchestrator.autoscale import decide as decide_capacity
 from orchestrator.controller import instances
 from orchestrator.controller.desk import Desk
-from orchestrator.controller.elastic import OneSite, elastic_sites
+from orchestrator.controller.elastic import OneSite, elastic_sites, reservations
 from orchestrator.controller.offers import offers_of, outdated, policy_of, zones_of
 from orchestrator.controller.reporter import PassReporter
 from orchestrator.ledger import events
@@ -37,7 +37,8 @@ def decide(desk: Desk, waits: dict[ClassKey, Reason]) -> bool:
         return False
     reporter = PassReporter()
     facts = {name: site.facts for name, site in elastic.sites.items() if site.facts is not None}
-    offers = offers_of(state.cluster, elastic.catalog, zones_of(facts), now_us)
+    reserved = {name: known for site in elastic.sites.values() for name, known in site.reserved.items()}
+    offers = offers_of(state.cluster, elastic.catalog, zones_of(facts), reserved, now_us)
     blocked = _blocked(desk)
     if blocked != elastic.told:
         elastic.told, desk.writer.touched_capacity = blocked, True
@@ -81,6 +82,8 @@ def _blocked(desk: Desk) -> dict[str, str]:
             found[site.name] = known.error
         elif known.spec != desk.elastic.digest(desk.state, site.name):
             found[site.name] = "its stack is of another file: `gangline apply` brings it up to this one"
+        elif any(name not in known.reserved for name in reservations(desk.state, site.name)):
+            found[site.name] = "what is reserved there has not been looked at yet"
     return found
 
 

@@ -81,6 +81,7 @@ def looked(desk: Desk, command: Looked) -> None:
     known.look_error = command.error
     if command.error or desk.state.recovering:
         return
+    known.reserved = {one.id: one for one in command.reserved}
     there = {one.id: one for one in command.instances}
     for fleet in list(desk.state.fleets.values()):
         if fleet.intent.site != command.site:

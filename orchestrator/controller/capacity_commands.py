@@ -52,7 +52,7 @@ def shapes(desk: Desk) -> dict[str, Shape]:
     state, found = desk.state, dict[str, Shape]()
     if state.cluster is None:
         return found
-    for offer in offers_of(state.cluster, desk.elastic.catalog, {}, desk.clock.now_us()):
+    for offer in offers_of(state.cluster, desk.elastic.catalog, {}, {}, desk.clock.now_us()):
         known = found.get(offer.key.pool, offer.shape)
         cores, memory = max(known.cores, offer.shape.cores), max(known.memory, offer.shape.memory)
         found[offer.key.pool] = Shape(offer.shape.gpus, cores, memory)

@@ -10,7 +10,7 @@ A launch is called once for each intent and token. Whether one was that nobody a
 from __future__ import annotations
 
 from orchestrator.controller.desk import Desk
-from orchestrator.controller.elastic import Ending, Unsure, past, site_of
+from orchestrator.controller.elastic import Ending, Unsure, past, reservations, site_of
 from orchestrator.ledger.records import Fleet
 from orchestrator.model.capacity import Intent
 from orchestrator.model.clock import SECOND
@@ -115,9 +115,13 @@ def _read(desk: Desk, site: Site, now_us: int) -> None:
         known.asking, known.facts_us = True, now_us
         _put(desk, Ask(cluster.name, desk.state.uid, site))
     every_s = LOOK_BUSY_S if _moving(desk, site) else LOOK_CALM_S
-    if not known.looking and (not known.looked_us or past(now_us, known.looked_us, every_s)):
+    asked_of = reservations(desk.state, site.name)
+    news = not known.looked_us or (
+        not known.look_error and any(name not in known.reserved for name in asked_of)
+    )
+    if not known.looking and (news or past(now_us, known.looked_us, every_s)):
         known.looking, known.looked_us = True, now_us
-        _put(desk, Look(desk.state.uid, site, now_us))
+        _put(desk, Look(desk.state.uid, site, now_us, tuple(asked_of)))
 
 
 def _moving(desk: Desk, site: Site) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from orchestrator.ledger.state import State
 from orchestrator.model.apply import HostResult, Outcome
-from orchestrator.model.capacity import CloudInstance, ErrorClass
+from orchestrator.model.capacity import CloudInstance, ErrorClass, Reserved
 from orchestrator.model.change import PlanStep
 from orchestrator.model.cluster import ClusterSpec, DrainThen
 from orchestrator.model.host import HostFacts, PoolDesired
@@ -331,12 +331,14 @@ class EndAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """-> None. What a cloud says exists, asked at `asked_us`; with an `error` nothing is known."""
+    """-> None. What a cloud says exists, asked at `asked_us`; with an `error` nothing is known. `reserved`: all that
+    was asked for, without a bound where nobody may look."""
 
     site: str
     asked_us: int
     instances: tuple[CloudInstance, ...] = ()
     error: str = ""
+    reserved: tuple[Reserved, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from orchestrator.catalog import load
 from orchestrator.controller.hands import Hands
 from orchestrator.controller.view_capacity import PoolView, pool_views
 from orchestrator.ledger.state import ClassKey, State
+from orchestrator.model.capacity import Reserved
 from orchestrator.model.catalog import Catalog
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Site, SiteKind
@@ -53,6 +54,7 @@ class OneSite:
     looked_us: int = 0
     look_error: str = ""
     strangers: dict[str, int] = field(default_factory=dict)
+    reserved: dict[str, Reserved] = field(default_factory=dict)  # by id, as the last look found them
 
     @property
     def spec(self) -> str:
@@ -124,6 +126,16 @@ def elastic_sites(state: State) -> list[Site]:
         return []
     names = {pool.site: True for pool in state.cluster.pools if pool.size is not None}
     return [site for site in state.cluster.sites if site.kind is SiteKind.AWS and site.name in names]
+
+
+def reservations(state: State, site: str) -> dict[str, bool]:
+    """Those that the offerings of a site's pools name, by id."""
+    return {
+        one.reservation: True
+        for pool in (state.cluster.pools if state.cluster is not None else ())
+        for one in pool.offerings
+        if pool.site == site and one.reservation
+    }
 
 
 def site_of(state: State, name: str) -> Site | None:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from orchestrator.controller import commands
 from orchestrator.controller.inbox import Inbox, Item
+from orchestrator.model.capacity import UNBOUNDED, Reserved
 from orchestrator.model.cluster import Site
 from orchestrator.model.errors import GanglineError
 from orchestrator.model.failpoints import failpoint
@@ -119,7 +120,16 @@ def _look(task: Look, clouds: Clouds) -> commands.Looked:
         found = clouds(task.site).describe(task.uid, task.site.name)
     except Exception as error:  # noqa: BLE001 - any error is the answer
         return commands.Looked(task.site.name, task.asked_us, error=words_of(error))
-    return commands.Looked(task.site.name, task.asked_us, found)
+    return commands.Looked(task.site.name, task.asked_us, found, reserved=_reserved(task, clouds))
+
+
+def _reserved(task: Look, clouds: Clouds) -> tuple[Reserved, ...]:
+    """Without bounds where nobody may look: what exists is known all the same, and a launch finds out what is full."""
+    try:
+        return clouds(task.site).reserved(task.reservations) if task.reservations else ()
+    except Exception as error:  # noqa: BLE001 - any error is the answer
+        log.info("reservations of %s can't be looked at: %s", task.site.name, words_of(error))
+        return tuple(Reserved(name, UNBOUNDED) for name in task.reservations)
 
 
 def words_of(error: Exception) -> str:

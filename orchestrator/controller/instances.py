@@ -12,15 +12,13 @@ from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Bought, Fleet, Node
 from orchestrator.model.attempt import EndCause, PartState
-from orchestrator.model.capacity import billed_s
+from orchestrator.model.capacity import BLOCK_LEAD_S, BLOCK_TAKEN_S, Intent, billed_s
 from orchestrator.model.clock import SECOND
-from orchestrator.model.cluster import DrainThen
+from orchestrator.model.cluster import DrainThen, Market
 from orchestrator.model.node import Contact, Mark, MarkKind
 
 # Before an instance is taken back: until then its agent must have told that the work is over.
 LAST_WORDS_S = 10
-# A capacity block's instances are ended by AWS from half an hour before its end on.
-BLOCK_LEAD_S = 1800 + 600
 NOT_YET = (MarkKind.UNPROVED, MarkKind.CHANGED)
 
 
@@ -96,15 +94,24 @@ def interrupt(desk: Desk, node: Node, at_us: int, why: str, by: str) -> None:
             outcome.end_attempt(desk, job, EndCause.REQUEUED, f"{node.name}: {why}", grace_s=grace_s, by=by)
 
 
+def _block_end(desk: Desk, intent: Intent) -> int:
+    """When the block that its nodes are in ends: as the cloud says now, since it can be extended, else as it said when
+    they were bought. 0: they are in none."""
+    if intent.offering.market != Market.CAPACITY_BLOCK:
+        return 0
+    known = desk.elastic.site(intent.site).reserved.get(intent.offering.reservation)
+    return known.ends_us if known is not None and known.ends_us else intent.ends_us
+
+
 def end_blocks(desk: Desk) -> None:
     """Capacity blocks end at a known time: their nodes are interrupted before the cloud takes them."""
     now_us = desk.clock.now_us()
     for fleet in list(desk.state.fleets.values()):
-        ends_us = fleet.intent.ends_us
+        ends_us = _block_end(desk, fleet.intent)
         if not ends_us or now_us < ends_us - BLOCK_LEAD_S * SECOND:
             continue
         for one in fleet.instances:
             node = desk.state.nodes[one.node]
             if not one.releasing_us and not any(mark.kind is MarkKind.DRAINING for mark in node.marks):
-                at_us = ends_us - (BLOCK_LEAD_S - 600) * SECOND
+                at_us = ends_us - BLOCK_TAKEN_S * SECOND
                 interrupt(desk, node, at_us, "its capacity block ends", "controller")

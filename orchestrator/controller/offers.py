@@ -1,19 +1,20 @@
 """What a pass over capacity is given beside State: offers with prices, the calendar, what stands all the time.
 
-Comes in: the wanted cluster, the catalog, facts of stacks, the time. Goes out: `Offer`s in the order in which pools try
-them, `Policy`, what is outdated. Called by: capacity, once for each pass, capacity_commands (what a pool's nodes have
-at most).
+Comes in: the wanted cluster, the catalog, facts of stacks, reservations, the time. Goes out: `Offer`s in the order in
+which pools try them, `Policy`, what is outdated. Called by: capacity, once for each pass, capacity_commands (what a
+pool's nodes have at most).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from orchestrator.autoscale import Policy
 from orchestrator.ledger.state import State
-from orchestrator.model.capacity import Intent, Offer, OfferingKey, Shape
+from orchestrator.model.capacity import UNBOUNDED, Intent, Offer, OfferingKey, Reserved, Shape
 from orchestrator.model.catalog import Catalog, InstanceType
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import ClusterSpec, Market, Offering, Pool, Site, SiteKind
@@ -24,17 +25,34 @@ from orchestrator.model.stack_facts import StackFacts
 USABLE_MILLI = 930
 
 
+UNKNOWN = Reserved("", UNBOUNDED)
+
+
 def offers_of(
-    spec: ClusterSpec, catalog: Catalog, zones: Mapping[str, tuple[str, ...]], now_us: int
+    spec: ClusterSpec,
+    catalog: Catalog,
+    zones: Mapping[str, tuple[str, ...]],
+    reserved: Mapping[str, Reserved],
+    now_us: int,
 ) -> tuple[Offer, ...]:
-    """All offerings of all bought pools: each pool's in its own order, types in order, then zones in order."""
+    """All offerings of all bought pools: each pool's in its own order, types in order, then zones in order. What a
+    reservation holds and when it ends is as `reserved` says, by id."""
     found: list[Offer] = []
     for pool in spec.pools:
         site = spec.site_of(pool)
         if pool.size is not None and site.kind is SiteKind.AWS:
             for offering in pool.offerings:
-                found += _of_offering(pool, site, offering, catalog, zones.get(site.name, ()), now_us)
+                known = reserved.get(offering.reservation, UNKNOWN)
+                found += (
+                    replace(one, slots=known.slots, ends_us=_end(offering, known))
+                    for one in _of_offering(pool, site, offering, catalog, zones.get(site.name, ()), now_us)
+                )
     return tuple(found)
+
+
+def _end(offering: Offering, known: Reserved) -> int:
+    """Instances outlive a reservation, as any on demand; they don't outlive a block."""
+    return known.ends_us if offering.market is Market.CAPACITY_BLOCK else 0
 
 
 def _of_offering(

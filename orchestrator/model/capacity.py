@@ -15,7 +15,12 @@ from typing import NamedTuple
 
 from orchestrator.model.base import Word
 
+UNBOUNDED = -1  # slots of what is bought, and of a reservation that nobody may look at
 NEVER_US = 1 << 62  # later than any time: an offering that is out until the file changes
+# EC2 begins to end a capacity block's instances half an hour before the block's end (EC2 user guide, capacity blocks);
+# ten minutes before that they are told to leave.
+BLOCK_TAKEN_S = 1800
+BLOCK_LEAD_S = BLOCK_TAKEN_S + 600
 LEAST_BILLED_S = 60  # EC2 bills Linux instances by the second, a minute at least
 
 
@@ -55,7 +60,8 @@ class Shape(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Offer:
     """An offering with what a decision needs: `price` as budgets count it, `max_price` what the market may ask (0:
-    any), `ends_us` when a capacity block ends, `slots` how many instances a reservation has (-1: not bounded)."""
+    any), `ends_us` when a capacity block ends (0: it does not, or nobody knows), `slots` how many instances a
+    reservation has."""
 
     key: OfferingKey
     site: str
@@ -63,7 +69,17 @@ class Offer:
     shape: Shape
     max_price: int = 0
     ends_us: int = 0
-    slots: int = -1
+    slots: int = UNBOUNDED
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A capacity reservation or block as a cloud describes it: `slots` for instances, 0 before it begins and once it is
+    over, UNBOUNDED if nobody knows; `ends_us` 0: when its owner says."""
+
+    id: str
+    slots: int
+    ends_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from orchestrator.model.capacity import CloudInstance, ErrorClass, Intent
+from orchestrator.model.capacity import CloudInstance, ErrorClass, Intent, Reserved
 from orchestrator.model.cluster import Site
 from orchestrator.model.stack_facts import StackFacts
 
@@ -43,6 +43,9 @@ class Cloud(Protocol):
     def describe(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
         """All instances that carry the cluster's uid, the site's mark and an intent, also those that end, while it
         tells of them. Two sites may have one region: what the other one launched is no stranger there."""
+
+    def reserved(self, ids: tuple[str, ...]) -> tuple[Reserved, ...]:
+        """Capacity reservations and blocks by their ids, each once; those that nobody knows have no slots."""
 
 
 Clouds = Callable[[Site], Cloud]
@@ -78,11 +81,13 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Ask what exists. `asked_us`: when, so that an older answer settles nothing newer."""
+    """Ask what exists. `asked_us`: when, so that an older answer settles nothing newer; `reservations`: those to ask
+    about, by id."""
 
     uid: str
     site: Site
     asked_us: int
+    reservations: tuple[str, ...] = ()
 
 
 Task = Ask | Launch | End | Look

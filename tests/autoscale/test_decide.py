@@ -16,7 +16,7 @@ from orchestrator.model.decisions import Buy, Cordon, Release, Uncordon
 from orchestrator.model.job import JobSpec, Workload
 from orchestrator.model.node import Contact, Mark, MarkKind
 from tests.autoscale.scene import SECOND, Scene, budget, elastic, hybrid, offer
-from tests.builders import job, pool
+from tests.builders import T0, job, pool
 
 HOUR_S = 3600
 GANG_OF_4 = job(nodes=4, gpus=8)
@@ -186,6 +186,32 @@ CASES: dict[str, Case] = {
             offer("capacity_block", reservation="cr-1", ends_us=1_800_000_000_000_000 + HOUR_S * SECOND),
             offer(),
         ),
+    ),
+    "a capacity block is left half an hour before its end": Case(
+        [job(nodes=1, gpus=8, time_limit_s=2 * HOUR_S)],
+        [],
+        {1: "wait.capacity"},
+        offers=(offer("capacity_block", reservation="cr-1", ends_us=T0 + 3 * HOUR_S * SECOND),),
+    ),
+    "a capacity block that lasts is used": Case(
+        [job(nodes=1, gpus=8, time_limit_s=2 * HOUR_S)],
+        [("capacity_block", A, 1, 1)],
+        {},
+        offers=(offer("capacity_block", reservation="cr-1", ends_us=T0 + 4 * HOUR_S * SECOND), offer()),
+    ),
+    "a floor stands in a block as long as a node is of use there": Case(
+        [],
+        [("capacity_block", A, 1, 0)],
+        {},
+        hybrid(elastic(least=1)),
+        offers=(offer("capacity_block", reservation="cr-1", ends_us=T0 + 2 * HOUR_S * SECOND), offer()),
+    ),
+    "a floor does not stand in a block that is nearly over": Case(
+        [],
+        [("on_demand", A, 1, 0)],
+        {},
+        hybrid(elastic(least=1)),
+        offers=(offer("capacity_block", reservation="cr-1", ends_us=T0 + HOUR_S * SECOND), offer()),
     ),
     "a person's limit stops the buying for them": Case(
         [job(nodes=1, gpus=8)],

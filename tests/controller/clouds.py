@@ -24,6 +24,7 @@ from orchestrator.model.capacity import (
     CloudState,
     ErrorClass,
     Intent,
+    Reserved,
     billed_s,
     client_token,
 )
@@ -69,6 +70,8 @@ class FakeCloud:
     remember_s: int = 3600
     stubborn: bool = False  # terminating fails
     blind: bool = False  # describing fails
+    secretive: bool = False  # looking at reservations fails
+    reservations: dict[str, Reserved] = field(default_factory=dict)
     machines: dict[str, Machine] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
@@ -129,6 +132,11 @@ class FakeCloud:
             and one.shown_us <= now_us
             and not (one.ended_us and one.ended_us + self.remember_s * SECOND <= now_us)
         )
+
+    def reserved(self, ids: tuple[str, ...]) -> tuple[Reserved, ...]:
+        if self.secretive:
+            raise LaunchError(ErrorClass.AUTH, "not allowed to look at reservations")
+        return tuple(self.reservations.get(name, Reserved(name, 0)) for name in ids)
 
     def _shown(self, one: Machine) -> CloudInstance:
         state = CloudState.GONE if one.ended_us else CloudState.RUNNING

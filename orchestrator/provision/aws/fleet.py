@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.model.capacity import CloudInstance, CloudState, ErrorClass, Intent, client_token
+from orchestrator.model.capacity import CloudInstance, CloudState, ErrorClass, Intent, Reserved, client_token
 from orchestrator.model.cluster import Market, Site
 from orchestrator.model.stack_facts import StackFacts, TemplateFact
 from orchestrator.provision.aws import faults
@@ -85,6 +85,19 @@ class Ec2:
         """All instances with the marks of a site, whoever launched them: the controller, or a run of its stack."""
         return self._described(_of_site(uid, site))
 
+    def reserved(self, ids: tuple[str, ...]) -> tuple[Reserved, ...]:
+        """One that EC2 does not know makes it refuse all others, so they are asked for one by one then."""
+        try:
+            with _said():
+                answer = self._client.describe_capacity_reservations(CapacityReservationIds=list(ids))
+        except LaunchError as error:
+            if not error.words.startswith("InvalidCapacityReservationId"):
+                raise
+            if len(ids) == 1:
+                return (Reserved(ids[0], 0),)
+            return tuple(one for name in ids for one in self.reserved((name,)))
+        return tuple(_reserved(row) for row in answer["CapacityReservations"])
+
     def _described(self, filters: list[dict[str, Any]]) -> tuple[CloudInstance, ...]:
         found: list[CloudInstance] = []
         with _said():
@@ -110,6 +123,12 @@ def _said() -> Iterator[None]:
         raise
     except Exception as error:
         raise faults.of_exception(error) from error
+
+
+def _reserved(row: dict[str, Any]) -> Reserved:
+    end = row.get("EndDate")
+    slots = int(row["TotalInstanceCount"]) if row["State"] == "active" else 0
+    return Reserved(row["CapacityReservationId"], slots, int(end.timestamp() * 1_000_000) if end else 0)
 
 
 def _seen(one: dict[str, Any]) -> CloudInstance:

@@ -19,7 +19,8 @@ from typing import Any
 from orchestrator.provision.aws.facts import parameter_name
 from orchestrator.provision.aws.marks import UID
 
-LOOKS = ("ec2:DescribeInstances",)  # all that `fleet` asks; it has no condition in IAM
+# All that `fleet` asks; these have no condition in IAM.
+LOOKS = ("ec2:DescribeCapacityReservations", "ec2:DescribeInstances")
 BUYING = ("ec2:CreateFleet", "ec2:RunInstances")
 BOUGHT = ("fleet", "instance", "network-interface", "spot-instances-request", "volume")
 OWN_INGREDIENTS = ("launch-template", "placement-group", "security-group", "subnet")

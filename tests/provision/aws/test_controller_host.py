@@ -58,7 +58,7 @@ def test_controllers_rights_are_bound_to_the_clusters_uid() -> None:
     assert said["GiveRole"]["Resource"] == ["arn:aws:iam::123456789012:role/nodes"]
     assert not set(said["BuyMarked"]["Resource"]) & set(said["BuyFrom"]["Resource"])
     assert said["ReadFacts"]["Resource"][0].endswith(f":parameter/gangline/atlas-{UID}/*")
-    assert said["Look"]["Action"] == ["ec2:DescribeInstances"]
+    assert said["Look"]["Action"] == ["ec2:DescribeCapacityReservations", "ec2:DescribeInstances"]
     assert not [one for one in policy["Statement"] if "kms" in json.dumps(one)]
 
 

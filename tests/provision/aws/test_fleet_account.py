@@ -7,11 +7,12 @@ lacks: all or nothing, ClientToken, placement groups, capacity, connections that
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from orchestrator.model.capacity import CloudState, ErrorClass, Intent, OfferingKey, Shape
+from orchestrator.model.capacity import CloudState, ErrorClass, Intent, OfferingKey, Reserved, Shape
 from orchestrator.model.cluster import Site, SiteKind
 from orchestrator.model.stack_facts import StackFacts, SubnetFact, TemplateFact
 from orchestrator.provision.aws import fleet
@@ -151,6 +152,29 @@ def test_what_a_stack_launched_is_marked_but_not_the_controllers(aws: Account) -
     assert alive(cloud) == [bought.id]
     assert {one.id for one in cloud.marked(facts.uid, "use1")} == {bought.id, own}
     assert cloud.marked(facts.uid, "other") == ()
+
+
+def test_reservations_are_told_with_what_they_hold_and_their_end(aws: Account) -> None:
+    ec2, cloud = aws.client("ec2"), fleet.cloud_of(SITE)
+    end = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=3)
+    common = {"InstanceType": TYPE, "InstancePlatform": "Linux/UNIX", "AvailabilityZone": "us-east-1a"}
+    ids = [
+        ec2.create_capacity_reservation(InstanceCount=count, **common, **more)["CapacityReservation"][
+            "CapacityReservationId"
+        ]
+        for count, more in (
+            (3, {"EndDateType": "limited", "EndDate": end}),
+            (2, {"EndDateType": "unlimited"}),
+        )
+    ]
+    ec2.cancel_capacity_reservation(CapacityReservationId=ids[1])
+    unknown = "cr-0fedcba9876543210"
+    told = cloud.reserved((*ids, unknown))
+    assert told == (
+        Reserved(ids[0], 3, int(end.timestamp() * 1_000_000)),
+        Reserved(ids[1], 0),
+        Reserved(unknown, 0),
+    )
 
 
 def test_facts_that_nobody_has_written_are_none(aws: Account) -> None:
