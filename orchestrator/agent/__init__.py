@@ -7,6 +7,7 @@ imports `model` and `telemetry` and nothing else of Gangline.
     main.py         config -> nursery -> daemon                  (the start of the process)
     daemon.py       wires the parts together; loop.py is the one thing that it waits in
     sync.py         two channels (channel.py) to the controller, epochs, leases, back-off; join.py the first token
+    lease.py        until when the controller counts the node as in contact; what chose so ends with it
     attempts.py     wishes -> journal -> deeds; reconcile.py is the table of steps, PURE
     reports.py      workers' records -> events in the outbox; outcome.py folds the records, PURE
     keepers.py      the lives of workers: asked for, held, found dead, killed when they hang

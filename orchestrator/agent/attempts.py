@@ -7,13 +7,14 @@ how they live and die is in `keepers`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.agent import log, outcome, plan, records, worker
 from orchestrator.agent.board import Board
 from orchestrator.agent.keepers import Keepers
+from orchestrator.agent.lease import Lease
 from orchestrator.agent.reconcile import Local, Step, next_step
 from orchestrator.agent.records import Entry, Record
 from orchestrator.agent.reports import Reports
@@ -49,18 +50,19 @@ class _Todo:
 
 
 class Attempts:
-    """See the module. `write_lease` is called before a unit starts that ends with the lease."""
+    """See the module. The lease is written before a unit starts that ends with it."""
 
-    def __init__(self, board: Board, write_lease: Callable[[], None]) -> None:
+    def __init__(self, board: Board, lease: Lease) -> None:
         self._board = board
         self._memory = board.journal.memory
-        self._write_lease = write_lease
+        self._lease = lease
         self._boot = worker.boot_id()
         self.units = board.units
         self.reports = Reports(board, self._over)
         self.keepers = Keepers(board, self.reports, self._preparer_gone)
         self.reports.looked = self.keepers.looked
         self._wishes: dict[AttemptId, Wish] = {}
+        self._asked_us = 0  # when what they answer was sent
 
     def held(self) -> list[AttemptId]:
         """Attempts that may have something on the node."""
@@ -74,7 +76,7 @@ class Attempts:
 
     def want(self, wishes: dict[AttemptId, Wish], sent: Sent) -> bool:
         """Take an answer's wishes; whether any of them led to a step."""
-        self._wishes = wishes
+        self._wishes, self._asked_us = wishes, sent.at_us
         return self._reconcile(list(wishes), sent)
 
     def _again(self) -> None:
@@ -112,8 +114,11 @@ class Attempts:
             desired,
             has_launch=launch is not None,
             forgotten=self._forgotten(record, sent),
+            stale=self._stale(launch),
         )
-        if step is Step.WAIT:
+        if step is Step.ASK:
+            self._board.changed()
+        if step in (Step.WAIT, Step.ASK):
             return
         if step in (Step.CLOSE, Step.REPEAT):
             entries.append(records.event(self._last_event(attempt, step), 0))
@@ -135,6 +140,12 @@ class Attempts:
         if record is None:  # moved to the history, which needs the acknowledgement
             return sent.rewrites == self._board.journal.rewrites
         return record.final is not None and record.final_n <= sent.acked
+
+    def _stale(self, launch: Plain | None) -> bool:
+        """Whether it ends with the lease, and these wishes are too old to begin it: see `next_step`. Their age counts,
+        not what was heard since: that may have come after the controller gave the attempt up."""
+        until_us = self._lease.term.begins_until_us(self._asked_us)
+        return _fences(launch) and self._board.loop.clock.monotonic_us() >= until_us
 
     def _last_event(self, attempt: AttemptId, step: Step) -> Plain:
         now = self._board.loop.clock.now_us()
@@ -166,7 +177,8 @@ class Attempts:
             return False
         unit.fence = decoded.job.on_lost is OnLost.SELF_FENCE
         try:
-            unit.write_plan(plan.build(unit.attempt, decoded, self._board.context))
+            context = replace(self._board.context, lease=self._lease.path)
+            unit.write_plan(plan.build(unit.attempt, decoded, context))
         except OSError as error:
             self._board.trouble.error(
                 f"{error.filename or unit.directory}: {error.strerror}; {unit.attempt} is not started yet"
@@ -197,7 +209,7 @@ class Attempts:
         elif step is Step.RUN:
             unit.local = Local.RUNNING
             if unit.fence:
-                self._write_lease()
+                self._lease.write()
             self.keepers.ask(unit, "run")
         elif step is Step.STOP_PREPARING:
             unit.order = todo.desired.end or EndOrder("")
@@ -282,8 +294,7 @@ class Attempts:
     def _adopt(self, unit: Unit, record: Record) -> None:
         self.units[unit.attempt] = unit
         unit.read_order()
-        job = (record.launch or {}).get("job", {})
-        unit.fence = job.get("on_lost") == OnLost.SELF_FENCE.value
+        unit.fence = _fences(record.launch)
         if unit.claimed():
             unit.local = Local.RUNNING if unit.order is None else Local.ENDING
             unit.news(after=1 << 62)  # fold all; what is new is read again below
@@ -319,3 +330,9 @@ class Attempts:
     def orphans(self) -> list[Unit]:
         """Units without records that nothing is done about."""
         return [unit for unit in self.units.values() if unit.orphan and unit.local is Local.RUNNING]
+
+
+def _fences(launch: Plain | None) -> bool:
+    """Whether its job chose to end with the lease."""
+    job = (launch or {}).get("job") or {}
+    return bool(job.get("on_lost") == OnLost.SELF_FENCE.value)

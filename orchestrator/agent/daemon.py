@@ -23,6 +23,7 @@ from orchestrator.agent.history import History
 from orchestrator.agent.instance_join import InstanceJoiner, read_name
 from orchestrator.agent.join import Joiner
 from orchestrator.agent.journal import Journal, JournalError
+from orchestrator.agent.lease import Lease
 from orchestrator.agent.logs import LogServer
 from orchestrator.agent.loop import READ, Loop
 from orchestrator.agent.plan import Gpu, NodeContext
@@ -30,7 +31,7 @@ from orchestrator.agent.slots import Slots
 from orchestrator.agent.starter import Starter
 from orchestrator.agent.sync import Sent, Sync
 from orchestrator.agent.trust import Trust
-from orchestrator.model.clock import SECOND, SystemClock
+from orchestrator.model.clock import SystemClock
 from orchestrator.model.codec import encode
 from orchestrator.model.failpoints import failpoint
 from orchestrator.model.node import NodeFacts
@@ -71,11 +72,9 @@ class Daemon:
         starter.forked = self.supervisor.adopt_nursery
         self.context = self._context()
         self.facts = self._measure()
-        self.heard_us = 0  # when what the controller has answered last was sent
-        self.lease_end_us = 0
-        self.lease_us = 0
+        self.lease = Lease(config.state_dir, self.clock)
         board = Board(self.journal, starter, self.loop, self.context, self._changed)
-        self.attempts = Attempts(board, self._write_lease)
+        self.attempts = Attempts(board, self.lease)
         self._seen = ""  # the revision of the last answer that was acted on
         # A bought node first sees whether it is still the same instance.
         self._token = "" if config.join else self._stored_token()
@@ -130,7 +129,6 @@ class Daemon:
             box_suffix=self.supervisor.suffix,
             devices=self.config.devices,
             closed=self.closed.addresses,
-            lease=os.path.join(self.config.state_dir, "lease"),
             gpus=tuple(_gpu(each) for each in self.found),
             run_as_self=self.config.run_as_self or os.geteuid() != 0,
             min_uid=self.config.min_uid,
@@ -331,25 +329,9 @@ class Daemon:
         return stepped or asked or self.journal.memory.acked > before
 
     def contact(self, at_us: int, lease_s: int) -> None:
-        """A shorter lease counts from the first answer that has it: the controller goes by no other. Answers may come
-        in another order than they were asked for."""
-        self.heard_us = max(self.heard_us, at_us)
-        self.lease_us = lease_s * SECOND
-        self.lease_end_us = self.heard_us + self.lease_us
+        self.lease.heard(at_us, lease_s)
         if self.attempts.any_fence():
-            self._write_lease()
-
-    def _write_lease(self) -> None:
-        """For the shepherds of attempts that end with it. Not fsynced: it means nothing after a restart of the node."""
-        draft = self.context.lease + ".new"
-        try:
-            with open(draft, "w", encoding="ascii") as file:
-                file.write(f"{self.lease_end_us} {self.lease_us}\n")
-            os.rename(draft, self.context.lease)
-        except OSError as error:
-            log.error(
-                f"{self.context.lease}: {error.strerror}; attempts with on_lost self_fence will end when it runs out"
-            )
+            self.lease.write()
 
     def longest_poll_s(self, lease_s: int) -> int:
         """Three chances within a lease where its end ends a job."""

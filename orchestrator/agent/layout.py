@@ -2,7 +2,8 @@
 
 Comes in: the state folder, an attempt. Goes out: paths. Called by: the daemon and every worker.
 
-STATE/journal.jsonl  STATE/started.ids  STATE/history.jsonl  STATE/token  STATE/lock  STATE/lease  STATE/notices
+STATE/journal.jsonl  STATE/started.ids  STATE/history.jsonl  STATE/token  STATE/lock  STATE/notices
+STATE/lease-SINCE
 STATE/attempts/gangline-JOB-NUMBER/{plan.json,status.jsonl,prepare.jsonl,order.json,crash.txt,rank-N.log,work/,scratch/}
 """
 
@@ -17,6 +18,7 @@ INSTALLED = "/var/lib/gangline-agent"  # the state folder of an installed agent
 PASSABLE = 0o711  # mode of folders above those that belong to users
 USERS_UMASK = 0o022  # of a job's processes and of what is made in its name
 
+LEASE = "lease"  # how its file's name begins, which ends with the time of its first contact
 PLAN = "plan.json"  # what to run; written by the agent before the worker exists
 STATUS = "status.jsonl"  # the worker's record; its appearance claims the attempt for one worker for ever
 PREPARE = "prepare.jsonl"  # the preparer's record

@@ -35,6 +35,7 @@ class Step(Word):
     ORDER = "order"  # tell the shepherd to end it
     SEARCH = "search"  # nothing is known of it: end whatever is found, then report its end
     CLOSE = "close"  # report the end of what was never started
+    ASK = "ask"  # the answer is too old to begin this on: ask what is wanted now
     REPEAT = "repeat"  # the controller has forgotten an end that it had acknowledged: report it again
 
 
@@ -51,12 +52,20 @@ _TABLE: dict[tuple[Local, Phase], Step] = {
 }
 
 
-def next_step(local: Local, desired: Desired, *, has_launch: bool, forgotten: bool) -> Step:
+def next_step(
+    local: Local, desired: Desired, *, has_launch: bool, forgotten: bool, stale: bool = False
+) -> Step:
     """The step for one attempt.
 
     `has_launch`: whether the answer or the journal says how to run it. `forgotten`: whether the controller had
-    acknowledged the attempt's last event before it was asked for this answer.
+    acknowledged the attempt's last event before it was asked for this answer. `stale`: whether the attempt ends with
+    the lease, and the one that the answer gave is all but over: the controller may have started another one since.
     """
+    step = _step(local, desired, has_launch=has_launch, forgotten=forgotten)
+    return Step.ASK if stale and step is Step.RUN else step
+
+
+def _step(local: Local, desired: Desired, *, has_launch: bool, forgotten: bool) -> Step:
     if local is Local.UNKNOWN:
         return _unknown(desired, has_launch)
     if local is Local.FINISHED or (local is Local.REFUSED and desired.phase is not Phase.END):

@@ -18,6 +18,7 @@ from orchestrator.agent.boxes import open_box
 from orchestrator.agent.containment import Containment
 from orchestrator.agent.gate import Gate
 from orchestrator.agent.identity import Problem
+from orchestrator.agent.lease import read_lease
 from orchestrator.agent.plan import Plan
 from orchestrator.agent.properties import STOP_SIGNAL
 from orchestrator.agent.setup import prepare, undo
@@ -80,10 +81,13 @@ class Shepherd:
         self.fenced = False
 
     def start(self) -> None:
-        """Set up and start the ranks; Problem if the node can't. An order that came first means that none starts."""
+        """Set up and start the ranks; Problem if the node can't. None starts after an order to end, and none when the
+        lease ran out meanwhile: another attempt may run by now."""
         identity = prepare(self.plan, self.directory)
         failpoint("shepherd.spawn.before")
         self.obey()
+        if self.plan.lease and self.ordered is None:
+            self.fence_if_due()
         if self.ordered is not None:
             return
         try:
@@ -183,26 +187,26 @@ class Shepherd:
         self.kill_by(stop.grace_s)
 
     def mind_lease(self) -> None:
-        """A job that chose to be fenced ends by itself when the agent no longer extends the lease.
-
-        It is asked to end so early that it is dead when the lease runs out, for the controller relies on that.
-        """
+        """A job that chose to be fenced ends by itself when the agent no longer extends the lease."""
         if not self.plan.lease or self.fenced or not self.live:
             self.lease_us = 0
-            return
-        now, end = self.clock.monotonic_us(), read_lease(self.plan.lease)
-        grace = min(self.plan.stop.grace_s * SECOND, max(0, end.length_us) // 4)
-        if now < end.at_us - grace:
-            self.lease_us = now + int(
+        elif not self.fence_if_due():
+            self.lease_us = self.clock.monotonic_us() + int(
                 _LEASE_LOOK_S * SECOND
             )  # not at its end: it may have become shorter by then
-            return
+
+    def fence_if_due(self) -> bool:
+        """End it if the lease has all but run out; whether it has."""
+        now, term = self.clock.monotonic_us(), read_lease(self.plan.lease)
+        if now < term.asks_at_us(self.plan.stop.grace_s):
+            return False
         self.fenced = True
         self.lease_us = 0
         self.status.add({"k": "fenced", "t": self.clock.now_us()}, durable=True)
         self.ordered = EndOrder("the lease ran out", self.plan.stop.signal, self.plan.stop.to)
         self.send(self.ordered.signal, self.ordered.to)
-        self.kill_by(max(0, end.at_us - now) / SECOND)
+        self.kill_by(max(0, term.end_us - now) / SECOND)
+        return True
 
     # --- what the agent wants --------------------------------------------------------------------------------------
 
@@ -250,26 +254,6 @@ class Shepherd:
         """The tail of rank 0's output, where it ran here."""
         first = self.ranks[0] if self.ranks else None
         return {"tail": tail(first.output)} if first is not None and first.rank == 0 else {}
-
-
-class Lease:
-    """Until when the controller counts this node as in contact: `at_us` (CLOCK_BOOTTIME) and the lease's length."""
-
-    __slots__ = ("at_us", "length_us")
-
-    def __init__(self, at_us: int, length_us: int) -> None:
-        self.at_us = at_us
-        self.length_us = length_us
-
-
-def read_lease(path: str) -> Lease:
-    """The lease that the agent wrote; one that has run out if there is none."""
-    try:
-        with open(path, encoding="ascii") as file:
-            at, length = file.read().split()
-        return Lease(int(at), int(length))
-    except (OSError, ValueError):
-        return Lease(0, 0)
 
 
 def read_order(directory: str) -> EndOrder | None:

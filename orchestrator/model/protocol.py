@@ -171,7 +171,8 @@ class SyncRequest:
 class SyncAnswer:
     """What the controller wants, as of its `epoch`; an agent ignores an answer of an epoch lower than it has seen.
 
-    Events up to `acked` may be forgotten. `lease_s`: how long without contact until attempts count as lost.
+    Events up to `acked` may be forgotten. `lease_s`: how long without contact until attempts count as lost. On an
+    answer that old, counted from its request, an agent starts nothing whose job chose to end with the lease.
     """
 
     epoch: int

@@ -94,6 +94,12 @@ class FakeController:
     def end(self, node: str, attempt: AttemptId, order: EndOrder | None = None) -> None:
         self.want(node, Desired(attempt, Phase.END, end=order or EndOrder("the test says so")))
 
+    def forget(self, node: str, attempt: AttemptId) -> None:
+        """Nothing is wanted of it any more, as of what is over without the node's word."""
+        with self._changed:
+            del self._wishes[node][attempt]
+        self._bump()
+
     def ask_inventory(self) -> None:
         self._want_inventory = True
         self._bump()

@@ -25,6 +25,7 @@ from orchestrator.agent.attempts import Attempts, Wish
 from orchestrator.agent.board import Board
 from orchestrator.agent.history import History
 from orchestrator.agent.journal import Journal
+from orchestrator.agent.lease import Lease
 from orchestrator.agent.loop import Loop
 from orchestrator.agent.plan import NodeContext
 from orchestrator.agent.records import Memory
@@ -101,7 +102,7 @@ class Machine(RuleBasedStateMachine):
         self.starter = PlayedStarter()
         context = NodeContext("n", "n.x", self.folder, "", "process-tree", run_as_self=True)
         board = Board(self.journal, self.starter, self.loop, context, lambda: None)  # type: ignore[arg-type]
-        self.attempts = Attempts(board, lambda: None)
+        self.attempts = Attempts(board, Lease(self.folder, self.clock))
         self.attempts.adopt()
 
     # --- the controller --------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from orchestrator.agent.attempts import Attempts, Wish
 from orchestrator.agent.board import Board
 from orchestrator.agent.history import History
 from orchestrator.agent.journal import Journal
+from orchestrator.agent.lease import Lease
 from orchestrator.agent.loop import Loop
 from orchestrator.agent.plan import NodeContext
 from orchestrator.agent.reconcile import Local
@@ -42,7 +43,7 @@ class Scene:
         self.journal = Journal(str(folder), History(str(folder), 10**6, 10, self.clock))
         context = NodeContext("n", "n.x", str(folder), "", "process-tree", run_as_self=True, stuck_s=15)
         board = Board(self.journal, self.starter, self.loop, context, lambda: None)  # type: ignore[arg-type]
-        self.attempts = Attempts(board, lambda: None)
+        self.attempts = Attempts(board, Lease(str(folder), self.clock))
         # It ignores SIGUSR1, as a worker that hangs does nothing about it.
         self.process = subprocess.Popen(["/bin/sh", "-c", "trap '' USR1; exec sleep 300"])
         until(lambda: "(sleep)" in procfs.describe([self.process.pid]), "it sleeps")

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.agent import layout, nursery, procfs
+from orchestrator.agent import layout, nursery, procfs, status
 from orchestrator.agent.loop import Loop
 from orchestrator.agent.plan import NodeContext, build
 from orchestrator.agent.starter import Starter
 from orchestrator.agent.unit import Unit
-from orchestrator.model.clock import SystemClock
+from orchestrator.model.clock import SECOND, SystemClock
 from orchestrator.model.ids import AttemptId
+from orchestrator.model.job import OnLost
 from tests.agent.running import alive, shell, until
 
 pytestmark = pytest.mark.system
@@ -38,19 +40,24 @@ class Scene:
         self.loop.turn(0.01)
         return False
 
-    def ask(self, do: str, job: int, line: str = "", **more: Any) -> tuple[int, int]:
+    def ask(
+        self, do: str, job: int, line: str = "", on_lost: OnLost = OnLost.WAIT_FOR_PROOF, **more: Any
+    ) -> tuple[int, int]:
         """The worker's pid and the request's number."""
         unit = Unit(AttemptId(job, 1), str(self.folder))
         if line:
-            unit.write_plan(build(unit.attempt, shell(line), self.context))
+            unit.write_plan(build(unit.attempt, shell(line, on_lost=on_lost), self.context))
         told: list[tuple[int, int]] = []
         number = self.starter.ask(do, unit.directory, lambda pid, start: told.append((pid, start)), **more)
         until(lambda: self.turn() or told, "an answer of the nursery")
         return told[0][0], number
 
     def ended(self, job: int) -> bool:
-        path = self.folder / "attempts" / f"gangline-{job}-1" / layout.STATUS
+        path = Path(self.status(job))
         return path.exists() and '"k":"ended"' in path.read_text()
+
+    def status(self, job: int) -> str:
+        return str(self.folder / "attempts" / f"gangline-{job}-1" / layout.STATUS)
 
     def idle(self, pid: int) -> bool:
         return "(gl-idle)" in procfs.describe([pid])
@@ -76,6 +83,25 @@ def test_one_process_prepares_runs_and_runs_again(scene: Scene) -> None:
     fourth, _ = scene.ask("run", 3, "sleep 300")
     assert third == first
     assert fourth != first, "a busy one gets nothing"
+
+
+@pytest.mark.parametrize("left_s", [None, -1, 60])
+def test_nothing_starts_under_a_lease_that_ran_out_meanwhile(
+    scene: Scene, left_s: int | None, tmp_path: Path
+) -> None:
+    """Setting it up may have taken long: by then another attempt may run elsewhere."""
+    lease, mark = tmp_path / "lease", tmp_path / "mark"
+    if left_s is not None:
+        end_us = SystemClock().monotonic_us() + left_s * SECOND
+        lease.write_text(f"{end_us} {60 * SECOND}\n")
+    scene.context = replace(scene.context, lease=str(lease))
+    scene.ask("run", 1, f"echo ran > {mark}", on_lost=OnLost.SELF_FENCE)
+    until(lambda: scene.ended(1), "its end is recorded")
+    kinds = [record["k"] for _, record in status.read_records(scene.status(1))[0]]
+    if left_s == 60:
+        assert (kinds, mark.exists()) == (["worker", "ranks", "exit", "ended"], True)
+    else:
+        assert (kinds, mark.exists()) == (["worker", "fenced", "ended"], False)
 
 
 def test_process_that_has_served_enough_takes_no_more(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

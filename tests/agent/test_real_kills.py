@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -395,6 +396,29 @@ def test_lost_contact_fences_only_who_chose_it(
         os.kill(agent.pid, signal.SIGCONT)
     assert controller.wait_for(FIRST, EventKind.ENDED).cause == "fenced"
     assert alive(kept)
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_an_answer_that_was_read_after_the_lease_starts_nothing_that_ends_with_it(
+    agent: RunningAgent, controller: FakeController, tmp_path: Path, over: bool
+) -> None:
+    """It lay in the agent's socket while the agent was stopped. By now the attempt is over for the controller, which
+    tells nobody who does not hold it; or it is still wanted, and starts."""
+    controller.lease_s = 2
+    agent.start()
+    controller.wait(lambda: len(controller.requests) > 1, "a poll is held")
+    mark = tmp_path / "mark"
+    os.kill(agent.pid, signal.SIGSTOP)
+    controller.run("n1", FIRST, shell(f"echo ran > {mark}", on_lost=OnLost.SELF_FENCE))
+    time.sleep(2 * controller.lease_s)
+    if over:
+        controller.forget("n1", FIRST)
+        controller.run("n1", AttemptId(2, 1), shell("true", on_lost=OnLost.SELF_FENCE))
+    os.kill(agent.pid, signal.SIGCONT)
+    last = AttemptId(2, 1) if over else FIRST
+    assert controller.wait_for(last, EventKind.ENDED).cause == ""
+    assert {event.attempt for event in controller.events} == {last}
+    assert mark.exists() is not over
 
 
 def test_a_lease_that_becomes_shorter_fences_in_time(agent: RunningAgent, controller: FakeController) -> None:

@@ -47,6 +47,17 @@ def test_every_state_and_every_wish(local: Local, phase: Phase, want: Step) -> N
     assert next_step(local, desired, has_launch=True, forgotten=False) is want
 
 
+@pytest.mark.parametrize("local", list(Local))
+@pytest.mark.parametrize("phase", list(Phase))
+def test_on_an_answer_that_is_too_old_nothing_runs_and_all_else_is_as_ever(
+    local: Local, phase: Phase
+) -> None:
+    desired = Desired(FIRST, phase, end=EndOrder("why") if phase is Phase.END else None)
+    usual = next_step(local, desired, has_launch=True, forgotten=False)
+    step = next_step(local, desired, has_launch=True, forgotten=False, stale=True)
+    assert step is (Step.ASK if usual is Step.RUN else usual)
+
+
 @pytest.mark.parametrize("phase", list(Phase))
 def test_forgotten_end_is_repeated(phase: Phase) -> None:
     assert next_step(Local.FINISHED, Desired(FIRST, phase), has_launch=False, forgotten=True) is Step.REPEAT

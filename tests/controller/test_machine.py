@@ -17,6 +17,7 @@ from orchestrator.controller import commands
 from orchestrator.controller.settings import Settings
 from orchestrator.model.attempt import JobState
 from orchestrator.model.job import OnLost
+from orchestrator.model.node import MarkKind
 from orchestrator.store.base import HistoryQuery
 from tests.builders import ALICE, BOB, cluster, job, pool, queue
 from tests.controller.invariants import check_reasons, check_world
@@ -203,15 +204,23 @@ class Machine(RuleBasedStateMachine):
             for agent in world.agents.values():
                 for attempt in list(agent.running):
                     agent.finish(attempt)
-            for job_id, held in list(world.state.jobs.items()):
-                if held.state is JobState.HELD:
-                    world.do(commands.ReleaseJob(job_id, "user:alice"))
+            self._people_help()
             check_world(world)
             if not world.state.jobs:
                 break
         assert not world.state.jobs, f"never came to an end: {world.state.jobs}"
         self._nothing_lost()
         assert all(not node.holders for node in world.state.nodes.values())
+
+    def _people_help(self) -> None:
+        """What is kept back until a person has looked at it, though it was mended before: the word of a preparation
+        that had failed by then may come only now."""
+        for job_id, held in list(self.world.state.jobs.items()):
+            if held.state is JobState.HELD:
+                self.world.do(commands.ReleaseJob(job_id, "user:alice"))
+        for node in list(self.world.state.nodes.values()):
+            if any(mark.kind is MarkKind.PREPARE_FAILED for mark in node.marks):
+                self.world.do(commands.UncordonNode(node.name, "user:root", MarkKind.PREPARE_FAILED))
 
 
 Machine.TestCase.settings = settings(max_examples=30, stateful_step_count=40)

@@ -143,6 +143,31 @@ def test_self_fence_ends_after_two_leases_and_goes_on_elsewhere(tmp_path: Path) 
     assert ending_of(world, job_id)[0] == "succeeded"
 
 
+@pytest.mark.parametrize("heard_again", [False, True])
+def test_an_answer_that_comes_after_two_leases_starts_no_second_attempt(
+    tmp_path: Path, heard_again: bool
+) -> None:
+    """It tells the node to run what the controller has taken for fenced since, and nobody tells the node to end what it
+    does not hold."""
+    world = small(tmp_path, nodes=2)
+    job_id = world.submit(job(on_lost=OnLost.SELF_FENCE))
+    ((name, _),) = [(name, each) for name in world.agents if (each := wanted(world, name))]
+    other = next(other for other in world.agents if other != name)
+    asked_us, late = world.clock.monotonic_us(), world.ask(name)
+    assert late is not None
+    silence(world, name, 2 * LEASE_S + 10)
+    assert list(world.agents[other].running) == [AttemptId(job_id, 2)]
+    if heard_again:
+        world.beat(name)
+    world.take(name, late, asked_us)
+    check_world(world)
+    assert world.agents[name].starts == []
+    world.settle()
+    check_world(world)
+    finish(world, job_id)
+    assert ending_of(world, job_id)[0] == "succeeded"
+
+
 def test_a_fenced_gang_ends_whole(tmp_path: Path) -> None:
     world = small(tmp_path, nodes=4)
     job_id = running(world, job(nodes=2, on_lost=OnLost.SELF_FENCE))

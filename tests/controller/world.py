@@ -127,15 +127,25 @@ class ModelAgent:
             if held.launch is not None
         )
 
-    def take(self, answer: SyncAnswer) -> None:
-        """Apply an answer, however late or often it comes."""
+    def take(self, answer: SyncAnswer, age_us: int = 0) -> None:
+        """Apply an answer, however late or often it comes. `age_us`: how long ago it was asked for."""
         if answer.epoch < self.epoch:
             return
         self.epoch, self.seen = answer.epoch, answer.revision
         self.tell_facts, self.tell_inventory = answer.want_facts, answer.want_inventory
         self.events = [event for event in self.events if event.n > answer.acked]
+        too_late = age_us >= answer.lease_s * SECOND
         for desired in answer.desired:
-            self._want(desired)
+            if not (too_late and self._begins_with_lease(desired)):
+                self._want(desired)
+
+    def _begins_with_lease(self, desired: Desired) -> bool:
+        """Whether it is told to run what ends with the lease: on an answer as old as that, the controller may have
+        taken it for ended, and told nobody, since nobody held it."""
+        held = self.journal.get(desired.attempt)
+        launch = desired.launch or (held.launch if held is not None else None)
+        fences = launch is not None and launch.job.on_lost is OnLost.SELF_FENCE
+        return fences and desired.phase is Phase.RUN
 
     def _want(self, desired: Desired) -> None:
         attempt, held = desired.attempt, self.journal.get(desired.attempt)
@@ -279,9 +289,10 @@ class World:
         return decode(SyncAnswer, encode(answer))
 
     def take(self, node: str, answer: SyncAnswer, asked_us: int) -> None:
-        """The node gets an answer to what it asked at that time: its lease runs from then, not from now."""
+        """The node gets an answer to what it asked at that time: its lease runs from then, not from now, and so does
+        what the answer may begin."""
         self.agents[node].heard_us = max(self.agents[node].heard_us, asked_us)
-        self.agents[node].take(answer)
+        self.agents[node].take(answer, self.clock.monotonic_us() - asked_us)
 
     def wait(self, seconds: int) -> None:
         """Time passes, on the nodes first."""
