@@ -143,13 +143,7 @@ def _in_order(
 def _cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]) -> bool:
     """Whether the job will have its nodes; else those of its class behind it will not either."""
     need = need_of(job.spec)
-    pools = [
-        pool
-        for pool in run.pools
-        if run.state.cluster is not None
-        and suits(run.state.cluster, pool, job.spec)
-        and market.could_hold(run, pool, need)
-    ]
+    pools = [pool for pool in run.pools if suits(pool, job.spec) and market.could_hold(run, pool, need)]
     if not pools:
         return False
     scope, gpus = run.state.scope(job), job.spec.request.total_gpus()

@@ -39,7 +39,6 @@ class ClassKey(NamedTuple):
     launch: LaunchKind  # whether a node's share is one process or one a task
     required: str
     preferred: str
-    needs: tuple[str, ...]  # storage
 
 
 class Place(NamedTuple):
@@ -252,8 +251,7 @@ def gang_amounts(gpus: int, pool: str) -> Amounts:
 def class_key(spec: JobSpec, owner: str) -> ClassKey:
     """The class of a job, by what it asks for and whose it is."""
     topology = spec.topology
-    asked = (spec.queue, owner, spec.request, spec.launch)
-    return ClassKey(*asked, topology.required, topology.preferred, spec.needs)
+    return ClassKey(spec.queue, owner, spec.request, spec.launch, topology.required, topology.preferred)
 
 
 def place_of(job: Job) -> Place:

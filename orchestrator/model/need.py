@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from orchestrator.model.cluster import ClusterSpec, Pool
+from orchestrator.model.cluster import Pool
 from orchestrator.model.job import JobSpec, LaunchKind
 
 
@@ -49,19 +49,9 @@ def models_of(spec: JobSpec) -> tuple[str, ...]:
     return (spec.request.per_node if spec.request.nodes else spec.request.per_task).gpu_models
 
 
-def suits(cluster: ClusterSpec, pool: Pool, spec: JobSpec) -> bool:
-    """Whether a pool has what the job names at all: its models, and its storage on the pool's site."""
+def suits(pool: Pool, spec: JobSpec) -> bool:
+    """Whether a pool has what the job names at all."""
     need, models = need_of(spec), models_of(spec)
-    if any(pool.site not in mounted_on(cluster, name) for name in spec.needs):
-        return False
     if pool.gpu is None:
         return not need.gpus and not models
     return not models or all(one in models for one in pool.gpu.models())
-
-
-def mounted_on(cluster: ClusterSpec, storage: str) -> tuple[str, ...]:
-    """The sites on which a storage is mounted; none if the cluster has no such storage."""
-    found = next((one for one in cluster.storage if one.name == storage), None)
-    if found is None:
-        return ()
-    return found.sites or tuple(site.name for site in cluster.sites)

@@ -165,14 +165,6 @@ WORDS: dict[str, Wording] = {
         "no pool has GPUs of model {models}",
         "pools have {known}; leave `gpu_model` out to take any",
     ),
-    "never.storage": Wording(
-        "refusal", "there is no storage {storage}", "the cluster has {known}; correct the name in `needs`"
-    ),
-    "never.mounts": Wording(
-        "refusal",
-        "no pool that could run it has all the storage that it needs: {where}",
-        "leave a storage out of `needs`, or mount it there too: `sites` of the storage in the cluster's file",
-    ),
     "never.nodes": Wording(
         "refusal",
         "it needs {nodes} node(s) with {gpus} GPU(s), {cores} core(s), {memory} of memory each; the best pool has "

@@ -59,7 +59,7 @@ def why_not(state: State, job: Job) -> Blocked:
 
 def _candidates(state: State, spec: JobSpec) -> Iterator[PoolCapacity]:
     for pool in state.cluster.pools if state.cluster else ():
-        if pool.name in state.capacity.pools and state.cluster and suits(state.cluster, pool, spec):
+        if pool.name in state.capacity.pools and suits(pool, spec):
             yield state.capacity.pools[pool.name]
 
 

@@ -7,14 +7,13 @@ that can never run is refused there), cycle (what stops the whole pass, limits i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from orchestrator.ledger.limits import scope_words
 from orchestrator.ledger.state import State, queue_scope, user_ceilings
 from orchestrator.model.capacity import Shape
-from orchestrator.model.cluster import ClusterSpec, Pool, Queue
+from orchestrator.model.cluster import Pool, Queue
 from orchestrator.model.job import JobSpec
-from orchestrator.model.need import Need, models_of, mounted_on, need_of, suits
+from orchestrator.model.need import Need, models_of, need_of, suits
 from orchestrator.model.node import Contact
 from orchestrator.model.reasons import Reason, dimension_words, reason
 
@@ -49,9 +48,7 @@ def never(
 
 
 def _never_capacity(state: State, spec: JobSpec, shapes: Mapping[str, Shape]) -> Reason | None:
-    if state.cluster is None:
-        return None
-    pools = state.cluster.pools
+    pools = state.cluster.pools if state.cluster else ()
     models = models_of(spec)
     if models and not any(pool.gpu and set(pool.gpu.models()) <= set(models) for pool in pools):
         known = (
@@ -59,9 +56,7 @@ def _never_capacity(state: State, spec: JobSpec, shapes: Mapping[str, Shape]) ->
         )
         return reason("never.model", models=", ".join(models), known=known)
     need = need_of(spec)
-    fitting = [pool for pool in pools if suits(state.cluster, pool, spec)]
-    if spec.needs and not fitting:
-        return _never_storage(state.cluster, spec)
+    fitting = [pool for pool in pools if suits(pool, spec)]
     most = max((_most_units(state, pool, need, shapes.get(pool.name)) for pool in fitting), default=0)
     if most >= need.units:
         return None
@@ -69,18 +64,6 @@ def _never_capacity(state: State, spec: JobSpec, shapes: Mapping[str, Shape]) ->
     if need.spread:
         return reason("never.nodes", nodes=need.units, **shape, most=most)
     return reason("never.tasks", tasks=need.units, **shape, most=most)
-
-
-def _never_storage(cluster: ClusterSpec, spec: JobSpec) -> Reason | None:
-    """A storage that there is not, or that is mounted nowhere where the job could run otherwise."""
-    for name in spec.needs:
-        if not mounted_on(cluster, name):
-            known = ", ".join(one.name for one in cluster.storage) or "no storage"
-            return reason("never.storage", storage=name, known=known)
-    if not any(suits(cluster, pool, replace(spec, needs=())) for pool in cluster.pools):
-        return None
-    where = "; ".join(f"{name} on {', '.join(mounted_on(cluster, name))}" for name in spec.needs)
-    return reason("never.mounts", where=where)
 
 
 def _most_units(state: State, pool: Pool, need: Need, shape: Shape | None) -> int:

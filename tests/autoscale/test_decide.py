@@ -11,7 +11,7 @@ import pytest
 from orchestrator.autoscale import Policy
 from orchestrator.ledger import events
 from orchestrator.model.capacity import ErrorClass, Offer, Shape
-from orchestrator.model.cluster import ClusterSpec, Queue, QueueLimits, Storage, StorageKind, Update
+from orchestrator.model.cluster import ClusterSpec, Queue, QueueLimits, Update
 from orchestrator.model.decisions import Buy, Cordon, Release, Uncordon
 from orchestrator.model.job import JobSpec, Workload
 from orchestrator.model.node import Contact, Mark, MarkKind
@@ -21,9 +21,6 @@ from tests.builders import T0, job, pool
 HOUR_S = 3600
 GANG_OF_4 = job(nodes=4, gpus=8)
 TWO_MARKETS = (offer("spot", dollars=20), offer("on_demand"))
-
-
-FAST = Storage("fast", StorageKind.FSX, "/fast", sites=("use1",))
 
 
 @dataclass
@@ -233,18 +230,6 @@ CASES: dict[str, Case] = {
     ),
     "what does not fit on metal is bought whole": Case(
         [job(nodes=3, gpus=8)], [("on_demand", A, 3, 1)], {}, hybrid(elastic(), pool("metal", nodes=2))
-    ),
-    "what needs storage of the cloud's site is bought, whatever room metal has": Case(
-        [job(nodes=2, gpus=8, needs=("fast",))],
-        [("on_demand", A, 2, 1)],
-        {},
-        replace(hybrid(elastic(), pool("metal", nodes=2)), storage=(FAST,)),
-    ),
-    "nothing is bought for what needs storage that the cloud's site has not": Case(
-        [job(nodes=3, gpus=8, needs=("fast",))],
-        [],
-        {},
-        replace(hybrid(elastic(), pool("metal", nodes=2)), storage=(replace(FAST, sites=("here",)),)),
     ),
     "a floor is bought node by node": Case([], [("on_demand", A, 1, 0)], {}, hybrid(elastic(least=2))),
     "work goes before floors": Case(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -14,16 +14,7 @@ from orchestrator.ledger import events
 from orchestrator.ledger.snapshot import to_plain
 from orchestrator.ledger.state import State
 from orchestrator.model.attempt import EndCause, Placement
-from orchestrator.model.cluster import (
-    ClusterSpec,
-    Network,
-    Queue,
-    Share,
-    Site,
-    SiteKind,
-    Storage,
-    StorageKind,
-)
+from orchestrator.model.cluster import ClusterSpec, Queue, Share
 from orchestrator.model.decisions import Start
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, LaunchKind, Workload
@@ -278,46 +269,6 @@ def test_time_limit(workload: Workload, own: int, queues: Queue, want: int) -> N
     assert run(fold.state)[0][0].time_limit_s == want
 
 
-STORAGE = (
-    Storage("fast", StorageKind.NFS, "/fast", "server:/fast", ("there",)),
-    Storage("home", StorageKind.NFS, "/home", "server:/home", ("here",)),
-    Storage("all", StorageKind.NFS, "/all", "server:/all"),
-)
-
-
-def two_halls() -> ClusterSpec:
-    """Pools `near` and `far` of one node each, on two sites with storage of their own and one that both have."""
-    near = cluster(pool("near", nodes=1, gpus=4))
-    far = replace(pool("far", nodes=1, gpus=4), site="there")
-    sites = (*near.sites, Site("there", SiteKind.LOCAL, Network("")))
-    return replace(near, sites=sites, pools=(*near.pools, far), storage=STORAGE)
-
-
-@pytest.mark.parametrize(
-    ("needs", "pools"),
-    [
-        (("fast",), ["far"]),
-        (("home",), ["near"]),
-        (("all",), ["near"]),
-        (("all", "fast"), ["far"]),
-        ((), ["near"]),
-    ],
-)
-def test_a_job_goes_where_its_storage_is_mounted(needs: tuple[str, ...], pools: list[str]) -> None:
-    fold = Fold(two_halls())
-    fold.submit(job(nodes=1, gpus=4, needs=needs))
-    (start,), _ = run(fold.state)
-    assert [fold.state.nodes[part.node].pool for part in start.placements] == pools
-
-
-def test_a_job_that_waits_for_its_storage_keeps_nobody_from_other_sites() -> None:
-    fold = Fold(two_halls())
-    for needs in (("fast",), ("fast",), ()):
-        fold.submit(job(nodes=1, gpus=4, needs=needs))
-    started, _ = run(fold.state)
-    assert [start.attempt.job for start in started] == [1, 3]
-
-
 NEVER: dict[str, tuple[JobSpec, str]] = {
     "unknown queue": (job(queue="nope"), "never.queue"),
     "unknown model": (job(models=("B200",)), "never.model"),
@@ -326,10 +277,6 @@ NEVER: dict[str, tuple[JobSpec, str]] = {
     "more cores than a node has": (job(nodes=1, cores=65), "never.nodes"),
     "more than its person may have": (job(tasks=5, queue="small"), "never.limit"),
     "longer than its queue allows": (job(queue="small", time_limit_s=7200), "never.time-limit"),
-    "storage that there is not": (job(needs=("fsat",)), "never.storage"),
-    "storage on another site alone": (job(needs=("fast",)), "never.mounts"),
-    "storage that no site has together": (job(needs=("fast", "home")), "never.mounts"),
-    "too much besides its storage": (job(nodes=3, needs=("home",)), "never.nodes"),
 }
 
 
@@ -337,9 +284,7 @@ NEVER: dict[str, tuple[JobSpec, str]] = {
 def test_never(name: str) -> None:
     spec, code = NEVER[name]
     small = queue("small", max_gpus_per_user=4, max_time_limit_s=3600)
-    spec_of = cluster(pool(nodes=2, gpus=4), queues=(queue(), small))
-    elsewhere = Site("there", SiteKind.LOCAL, Network(""))
-    fold = Fold(replace(spec_of, sites=(*spec_of.sites, elsewhere), storage=STORAGE))
+    fold = Fold(cluster(pool(nodes=2, gpus=4), queues=(queue(), small)))
     found = refuse.never(fold.state, spec, "alice")
     assert found is not None
     assert found.code == code
