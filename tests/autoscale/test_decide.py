@@ -11,7 +11,7 @@ import pytest
 from orchestrator.autoscale import Policy
 from orchestrator.ledger import events
 from orchestrator.model.capacity import ErrorClass, Offer, Shape
-from orchestrator.model.cluster import ClusterSpec, Queue, QueueLimits, Update
+from orchestrator.model.cluster import ClusterSpec, Queue, QueueLimits, Storage, StorageKind, Update
 from orchestrator.model.decisions import Buy, Cordon, Release, Uncordon
 from orchestrator.model.job import JobSpec, Workload
 from orchestrator.model.node import Contact, Mark, MarkKind
@@ -50,6 +50,14 @@ def blocked(why: str) -> Callable[[Scene], None]:
 
 
 A, B = "us-east-1a", "us-east-1b"
+MOUNTED = replace(
+    hybrid(elastic(), pool("metal", nodes=2)),
+    storage=(
+        Storage("home", StorageKind.NFS, "/home", "nas1:/home", ("here",)),
+        Storage("fast", StorageKind.FSX, "/fast", size=1200 << 30),
+        Storage("all", StorageKind.NFS, "/all", "nas1:/all"),
+    ),
+)
 CASES: dict[str, Case] = {
     "nothing waits, nothing is bought": Case([], []),
     "a gang is bought whole, in one launch": Case([GANG_OF_4], [("on_demand", A, 4, 1)], {1: "wait.booting"}),
@@ -204,6 +212,15 @@ CASES: dict[str, Case] = {
     ),
     "what does not fit on metal is bought whole": Case(
         [job(nodes=3, gpus=8)], [("on_demand", A, 3, 1)], {}, hybrid(elastic(), pool("metal", nodes=2))
+    ),
+    "work that needs what is mounted in the cloud alone is bought, though metal is free": Case(
+        [job(nodes=1, gpus=8, needs=("fast",))], [("on_demand", A, 1, 1)], {}, MOUNTED
+    ),
+    "work that needs what is mounted on metal alone waits for it": Case(
+        [job(nodes=2, gpus=8), job(nodes=2, gpus=8, needs=("home",)), job(nodes=2, gpus=8, needs=("all",))],
+        [("on_demand", A, 2, 3)],
+        {2: "wait.gpus"},
+        MOUNTED,
     ),
     "a floor is bought node by node": Case([], [("on_demand", A, 1, 0)], {}, hybrid(elastic(least=2))),
     "work goes before floors": Case(
