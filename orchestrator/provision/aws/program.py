@@ -150,6 +150,7 @@ def _assembled(
         homes=_homes(inputs),
         placements=tuple(placements),
         public_subnets=_subnets(plain["public"]),
+        reservations=inputs.reservations,
     )
 
 
