@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.autoscale.money import Over
 from orchestrator.autoscale.room import Taken
-from orchestrator.model.capacity import BLOCK_LEAD_S, NEVER_US, Circuit, ErrorClass, Offer
+from orchestrator.model.capacity import NEVER_US, Circuit, ErrorClass, Offer
 from orchestrator.model.cluster import Pool
 from orchestrator.model.decisions import Buy
 from orchestrator.model.need import Need
@@ -58,13 +58,7 @@ def choose(
     tried, budget, full, at_us = [], None, 0, NEVER_US
     for offer in run.offers.get(pool.name, ()):
         each = need.units_on(*offer.shape) if need is not None else 1
-        if not each:
-            continue
-        if (
-            offer.ends_us
-            and _needed_until(run, pool, need, until_us) > offer.ends_us - BLOCK_LEAD_S * MILLION
-        ):
-            tried.append(f"{offer.key.words()}: its capacity block ends before that")
+        if not each or (offer.ends_us and until_us > offer.ends_us):
             continue
         count = -(-lacking // each)
         rests = _rests(run, offer)
@@ -140,12 +134,6 @@ def _stopped(run: Pass, pool: Pool) -> str:
 def _under_way(run: Pass, site: str) -> bool:
     """Whether a launch is under way on the site, also one of this very pass."""
     return any(pool.site == site and key.pool == pool.name for pool in run.pools for key in run.launches)
-
-
-def _needed_until(run: Pass, pool: Pool, need: Need | None, until_us: int) -> int:
-    """Until when a node has to stand to be of any use: a gang's until its work is over, a floor's until it is there."""
-    boot_s = pool.size.boot_deadline_s if pool.size is not None else 0
-    return until_us if need is not None else run.now_us + boot_s * MILLION
 
 
 def _circuit(run: Pass, offer: Offer) -> Circuit:

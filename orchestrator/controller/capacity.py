@@ -13,7 +13,7 @@ from orchestrator.autoscale import decide as decide_capacity
 from orchestrator.controller import instances
 from orchestrator.controller.desk import Desk
 from orchestrator.controller.elastic import OneSite, elastic_sites
-from orchestrator.controller.offers import offers_of, outdated, policy_of
+from orchestrator.controller.offers import offers_of, outdated, policy_of, zones_of
 from orchestrator.controller.reporter import PassReporter
 from orchestrator.ledger import events
 from orchestrator.ledger.state import ClassKey
@@ -37,7 +37,7 @@ def decide(desk: Desk, waits: dict[ClassKey, Reason]) -> bool:
         return False
     reporter = PassReporter()
     facts = {name: site.facts for name, site in elastic.sites.items() if site.facts is not None}
-    offers = offers_of(state.cluster, elastic.catalog, facts, now_us)
+    offers = offers_of(state.cluster, elastic.catalog, zones_of(facts), now_us)
     blocked = _blocked(desk)
     if blocked != elastic.told:
         elastic.told, desk.writer.touched_capacity = blocked, True

@@ -12,13 +12,15 @@ from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Bought, Fleet, Node
 from orchestrator.model.attempt import EndCause, PartState
-from orchestrator.model.capacity import BLOCK_LEAD_S, billed_s
+from orchestrator.model.capacity import billed_s
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import DrainThen
 from orchestrator.model.node import Contact, Mark, MarkKind
 
 # Before an instance is taken back: until then its agent must have told that the work is over.
 LAST_WORDS_S = 10
+# A capacity block's instances are ended by AWS from half an hour before its end on.
+BLOCK_LEAD_S = 1800 + 600
 NOT_YET = (MarkKind.UNPROVED, MarkKind.CHANGED)
 
 

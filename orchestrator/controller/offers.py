@@ -25,27 +25,21 @@ USABLE_MILLI = 930
 
 
 def offers_of(
-    spec: ClusterSpec, catalog: Catalog, facts: Mapping[str, StackFacts], now_us: int
+    spec: ClusterSpec, catalog: Catalog, zones: Mapping[str, tuple[str, ...]], now_us: int
 ) -> tuple[Offer, ...]:
-    """All offerings of all bought pools: each pool's in its own order, types in order, then zones in order. What is
-    reserved is offered in its own zone, for as many as it has, until its end."""
+    """All offerings of all bought pools: each pool's in its own order, types in order, then zones in order."""
     found: list[Offer] = []
     for pool in spec.pools:
         site = spec.site_of(pool)
         if pool.size is not None and site.kind is SiteKind.AWS:
             for offering in pool.offerings:
-                found += _of_offering(pool, site, offering, catalog, facts.get(site.name), now_us)
+                found += _of_offering(pool, site, offering, catalog, zones.get(site.name, ()), now_us)
     return tuple(found)
 
 
 def _of_offering(
-    pool: Pool, site: Site, offering: Offering, catalog: Catalog, facts: StackFacts | None, now_us: int
+    pool: Pool, site: Site, offering: Offering, catalog: Catalog, zones: tuple[str, ...], now_us: int
 ) -> Iterator[Offer]:
-    reserved = facts.reservation(offering.reservation) if facts is not None else None
-    zones = (reserved.zone,) if reserved is not None else _zones_of(facts)
-    slots, ends_us = (reserved.slots, reserved.ends_us) if reserved is not None else (-1, 0)
-    if ends_us and offering.market is not Market.CAPACITY_BLOCK:
-        slots, ends_us = (slots if now_us < ends_us else 0), 0  # what runs in it runs on when it is over
     for name in offering.types:
         known = catalog.instances.get(name)
         price = price_of(catalog, site, name, offering, now_us)
@@ -53,8 +47,7 @@ def _of_offering(
             continue  # without a price no budget could be kept; `plan` names it
         for zone in zones or site.zones:
             key = OfferingKey(pool.name, name, str(offering.market), zone, offering.reservation)
-            shape = shape_of(pool, known)
-            yield Offer(key, site.name, price, shape, offering.max_microusd_per_hour, ends_us, slots)
+            yield Offer(key, site.name, price, shape_of(pool, known), offering.max_microusd_per_hour)
 
 
 def shape_of(pool: Pool, known: InstanceType) -> Shape:
@@ -79,9 +72,9 @@ def price_of(catalog: Catalog, site: Site, name: str, offering: Offering, now_us
     return None if 0 < bound < found.listed else found.microusd_per_hour
 
 
-def _zones_of(facts: StackFacts | None) -> tuple[str, ...]:
-    """The zones in which a site's stack has a subnet."""
-    return tuple(sorted({one.zone for one in facts.subnets})) if facts is not None else ()
+def zones_of(facts: Mapping[str, StackFacts]) -> dict[str, tuple[str, ...]]:
+    """The zones in which each site's stack has a subnet."""
+    return {name: tuple(sorted({one.zone for one in found.subnets})) for name, found in facts.items()}
 
 
 def outdated(state: State, facts: Mapping[str, StackFacts]) -> frozenset[str]:

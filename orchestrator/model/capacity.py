@@ -16,9 +16,6 @@ from typing import NamedTuple
 from orchestrator.model.base import Word
 
 NEVER_US = 1 << 62  # later than any time: an offering that is out until the file changes
-# AWS takes the instances of a capacity block half an hour before its end, and their work is to be over by then: for so
-# long before the end nothing is of use there.
-BLOCK_LEAD_S = 1800 + 600
 LEAST_BILLED_S = 60  # EC2 bills Linux instances by the second, a minute at least
 
 

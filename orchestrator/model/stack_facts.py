@@ -76,17 +76,6 @@ class StorageFact:
 
 
 @dataclass(frozen=True, slots=True)
-class ReservationFact:
-    """A capacity reservation or block that the file names, as EC2 told of it: where it is, how many instances it has,
-    and when it ends (UTC microseconds, 0: never)."""
-
-    id: str
-    zone: str
-    slots: int
-    ends_us: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class StackFacts:
     """All of one site. `spec` is the `stack_digest` of the file, `commit` the user's, or empty; `images` pairs the
     file's words with an AMI id, `roots` an AMI id with the device name of its root disk; `account` has 12 digits.
@@ -115,7 +104,6 @@ class StackFacts:
     homes: tuple[tuple[str, str], ...] = ()
     placements: tuple[PlacementFact, ...] = ()
     public_subnets: tuple[SubnetFact, ...] = ()
-    reservations: tuple[ReservationFact, ...] = ()
 
     def template(
         self, pool: str, instance_type: str, reservation: str = "", spot: bool = False
@@ -152,10 +140,6 @@ class StackFacts:
     def home(self, what: str) -> str:
         """The zone in which `what` stands (`nat`, `controller`, `pool/NAME`, `storage/NAME`); empty if nowhere."""
         return dict(self.homes).get(what, "")
-
-    def reservation(self, name: str) -> ReservationFact | None:
-        """What is known of a capacity reservation or block; None where it was never looked up, or was not there."""
-        return next((one for one in self.reservations if one.id == name), None)
 
     def placement(self, pool: str, zone: str) -> str:
         """The placement group of a pool's nodes in that zone; empty if it has none."""

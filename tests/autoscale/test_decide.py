@@ -17,7 +17,7 @@ from orchestrator.model.decisions import Buy, Cordon, Release, Uncordon
 from orchestrator.model.job import JobSpec, Workload
 from orchestrator.model.node import Contact, Mark, MarkKind
 from tests.autoscale.scene import SECOND, Scene, budget, elastic, hybrid, offer
-from tests.builders import T0, job, pool
+from tests.builders import job, pool
 
 HOUR_S = 3600
 GANG_OF_4 = job(nodes=4, gpus=8)
@@ -48,10 +48,6 @@ def blocked(why: str) -> Callable[[Scene], None]:
         scene.policy = replace(scene.policy, blocked=(("use1", why),))
 
     return set_policy
-
-
-def block(lasts_s: int) -> Offer:
-    return offer("capacity_block", dollars=0, reservation="cr-1", ends_us=T0 + lasts_s * SECOND)
 
 
 A, B = "us-east-1a", "us-east-1b"
@@ -199,30 +195,6 @@ CASES: dict[str, Case] = {
             offer("capacity_block", reservation="cr-1", ends_us=1_800_000_000_000_000 + HOUR_S * SECOND),
             offer(),
         ),
-    ),
-    "a capacity block that ends before the job is all there is": Case(
-        [job(nodes=1, gpus=8, time_limit_s=2 * HOUR_S)],
-        [],
-        {1: "wait.capacity"},
-        offers=(block(2 * HOUR_S),),
-    ),
-    "a job that would be over when AWS takes the block": Case(
-        [job(nodes=1, gpus=8, time_limit_s=HOUR_S)],
-        [("capacity_block", A, 1, 1)],
-        {},
-        offers=(block(HOUR_S + 1500 + 600 + 300 + 2400), offer()),
-    ),
-    "a job that would be over a second later": Case(
-        [job(nodes=1, gpus=8, time_limit_s=HOUR_S)],
-        [("on_demand", A, 1, 1)],
-        {},
-        offers=(block(HOUR_S + 1500 + 600 + 300 + 2400 - 1), offer()),
-    ),
-    "a floor stands in a block as long as it is of use": Case(
-        [], [("capacity_block", A, 1, 0)], {}, hybrid(elastic(least=1)), (block(1500 + 2400), offer())
-    ),
-    "a floor is not begun in a block that is taken before it has booted": Case(
-        [], [("on_demand", A, 1, 0)], {}, hybrid(elastic(least=1)), (block(1500 + 2400 - 1), offer())
     ),
     "a person's limit stops the buying for them": Case(
         [job(nodes=1, gpus=8)],

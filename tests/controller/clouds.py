@@ -30,7 +30,7 @@ from orchestrator.model.capacity import (
 from orchestrator.model.clock import SECOND, ManualClock
 from orchestrator.model.cluster import ClusterSpec, Site
 from orchestrator.model.node import Device, NodeFacts
-from orchestrator.model.stack_facts import ReservationFact, StackFacts, SubnetFact, TemplateFact
+from orchestrator.model.stack_facts import StackFacts, SubnetFact, TemplateFact
 from orchestrator.provision.cloud import LaunchError, Task, Unanswered
 from orchestrator.store.open import open_store
 from tests.autoscale.scene import hybrid
@@ -156,14 +156,7 @@ class Paused:
 class CloudWorld(World):
     """A World whose `use1` is a cloud; nodes there get agents when a test boots them."""
 
-    def __init__(
-        self,
-        path: Path,
-        spec: ClusterSpec | None = None,
-        settings: Settings | None = None,
-        reservations: tuple[ReservationFact, ...] = (),
-    ) -> None:
-        self.reservations = reservations
+    def __init__(self, path: Path, spec: ClusterSpec | None = None, settings: Settings | None = None) -> None:
         self.cloud: FakeCloud | None = None
         self.facts_spec: str | None = ""  # empty: always of the wanted file; None: there are none
         super().__init__(path, spec or hybrid(), settings)
@@ -206,7 +199,6 @@ class CloudWorld(World):
             spec,
             subnets=tuple(SubnetFact(zone, f"subnet-{zone}") for zone in site.zones),
             templates=tuple(self._templates(site)),
-            reservations=self.reservations,
         )
 
     def _templates(self, site: Site) -> Iterator[TemplateFact]:

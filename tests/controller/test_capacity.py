@@ -13,15 +13,12 @@ from orchestrator.controller.hands import perform
 from orchestrator.controller.inbox import Item
 from orchestrator.controller.loop import MOST_AGAIN
 from orchestrator.controller.offers import outdated
-from orchestrator.ledger.records import Attempt
 from orchestrator.model.attempt import AttemptState, JobState
 from orchestrator.model.capacity import CloudInstance, CloudState, ErrorClass
-from orchestrator.model.clock import SECOND, ManualClock
 from orchestrator.model.cluster import Market, Offering, Site, SiteKind, Update
 from orchestrator.model.errors import Conflict, InputError, NotFound, Refused
 from orchestrator.model.job import JobSpec, Stop
 from orchestrator.model.node import MarkKind, NodeFacts
-from orchestrator.model.stack_facts import ReservationFact
 from orchestrator.provision.cloud import End, Launch
 from tests.autoscale.scene import elastic, hybrid
 from tests.builders import ALICE, cluster, job, pool
@@ -528,98 +525,6 @@ def test_a_job_that_no_pool_could_hold_is_refused_at_submit(tmp_path: Path, spec
     refused = world.do(commands.Submit(spec, ALICE, "user:alice"))
     assert isinstance(refused, Refused)
     assert refused.code == code
-
-
-# --- reserved capacity ------------------------------------------------------------------------------------------
-
-BLOCK_S = 4 * 3600
-LEAD_S = (
-    2400  # half an hour before its end AWS takes a block's instances; ten minutes are for the work on them
-)
-
-
-def reserved(path: Path, market: Market) -> CloudWorld:
-    """A pool of at most 8 that tries two reserved instances in zone b first, for four hours, and then on demand."""
-    offerings = (Offering(("p5.48xlarge",), market, reservation="cr-1"), SPOT_THEN_ON_DEMAND[1])
-    spec = hybrid(replace(elastic(most=8), offerings=offerings))
-    ends_us = ManualClock().now_us() + BLOCK_S * SECOND
-    fact = ReservationFact("cr-1", "us-east-1b", 2, ends_us)
-    return CloudWorld(path / "state", spec, reservations=(fact,))
-
-
-def where(world: CloudWorld) -> list[tuple[str, str]]:
-    return [(one.market, one.zone) for one in world.sky.machines.values() if not one.ended_us]
-
-
-@pytest.mark.parametrize("market", [Market.CAPACITY_BLOCK, Market.CAPACITY_RESERVATION])
-def test_what_is_reserved_is_asked_for_in_its_zone_and_for_no_more_than_it_has(
-    tmp_path: Path, market: Market
-) -> None:
-    world = reserved(tmp_path, market)
-    for _ in range(2):
-        world.submit(job(nodes=2, gpus=8, time_limit_s=3600))
-    world.calm()
-    assert where(world) == [(str(market), "us-east-1b")] * 2 + [("on_demand", "us-east-1a")] * 2
-    assert all(fault is None for fault in (one.fault for one in world.state.circuits.values()))
-
-
-@pytest.mark.parametrize(
-    ("market", "limit_s", "wanted"),
-    [
-        (Market.CAPACITY_BLOCK, 2 * 3600, "capacity_block"),
-        (Market.CAPACITY_BLOCK, 3 * 3600, "on_demand"),
-        (Market.CAPACITY_RESERVATION, 8 * 3600, "capacity_reservation"),
-    ],
-)
-def test_a_gang_that_would_outlive_a_capacity_block_is_bought_elsewhere(
-    tmp_path: Path, market: Market, limit_s: int, wanted: str
-) -> None:
-    """With its boot, its idle time and the half hour that AWS takes; what runs in a reservation outlives it."""
-    world = reserved(tmp_path, market)
-    world.submit(job(nodes=1, gpus=8, time_limit_s=limit_s))
-    world.calm()
-    assert [one for one, _ in where(world)] == [wanted]
-
-
-def test_a_reservation_that_is_over_is_not_tried(tmp_path: Path) -> None:
-    world = reserved(tmp_path, Market.CAPACITY_RESERVATION)
-    world.wait(BLOCK_S)
-    world.submit(job(nodes=1, gpus=8))
-    world.calm()
-    assert [one for one, _ in where(world)] == ["on_demand"]
-    assert len(world.sky.calls) == 1
-
-
-def test_work_leaves_a_capacity_block_before_its_instances_are_taken(tmp_path: Path) -> None:
-    """What was begun on a node that stood there already is told to end in its own way, and waits again."""
-    world = reserved(tmp_path, Market.CAPACITY_BLOCK)
-    begun_us = world.clock.now_us()
-    first = world.submit(job(nodes=2, gpus=8, time_limit_s=3600))
-    world.ready()
-    world.settle()
-    finish(world, first)
-    second = world.submit(job(nodes=2, gpus=8, time_limit_s=8 * 3600, stop=Stop("SIGUSR1", "all", 300)))
-    world.settle()
-
-    attempt = world.state.jobs[second].attempt
-    assert attempt is not None
-
-    def told(attempt: Attempt = attempt) -> list[tuple[str, int]]:
-        return [(attempt.ending.order.signal, attempt.ending.order.grace_s)] if attempt.ending else []
-
-    gone_s = (world.clock.now_us() - begun_us) // SECOND
-    world.pass_s(BLOCK_S - gone_s - LEAD_S - 60, step=30)
-    assert told() == []
-    world.pass_s(90, step=30)
-    assert told() == [("SIGUSR1", 300)]
-    marks = {mark.kind: mark for name in ("burst-1", "burst-2") for mark in world.state.nodes[name].marks}
-    assert marks[MarkKind.DRAINING].deadline_us == world.reservations[0].ends_us - 1800 * SECOND
-    world.settle()
-    assert world.state.jobs[second].failures == {}
-    world.pass_s(LEAD_S // 2, step=30)
-    assert {market for market, _ in where(world)} == {"on_demand"}, (
-        "it goes on elsewhere, and nothing is left there"
-    )
 
 
 # --- what the file wants otherwise ----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from orchestrator.model.catalog import Catalog, InstanceType
 from orchestrator.model.cluster import ClusterSpec, Market, Pool, Site
 from orchestrator.model.errors import InputError
-from orchestrator.model.stack_facts import ReservationFact, StackFacts
+from orchestrator.model.stack_facts import StackFacts
 from orchestrator.planning.stacks import aws_sites
 
 # The public parameters of AWS and of Debian that name their newest image. Neither was asked for in an account.
@@ -44,8 +44,7 @@ class SiteInputs:
 
     `zones` are those of the file, or of the region where it names none; `images` has a pin for every words that
     `words_of` gives. `boot(pool, node)` makes user-data; for a template it gets the empty name. `released` names
-    storages that may be deleted; `held` fixed nodes that stay as they are, since their turn comes later; `reservations`
-    are those of the file that exist.
+    storages that may be deleted; `held` fixed nodes that stay as they are, since their turn comes later.
     """
 
     spec: ClusterSpec
@@ -62,7 +61,6 @@ class SiteInputs:
     controller_boot: str = ""
     released: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
-    reservations: tuple[ReservationFact, ...] = ()
 
     @property
     def site(self) -> Site:

@@ -1,4 +1,4 @@
-"""What the Pulumi program needs to know of an account and can't compute: images, zones, reservations, whose it is.
+"""What the Pulumi program needs to know of an account and can't compute: images, zones, whose account it is.
 
 Comes in: a spec, a site, the facts of an earlier run, a session of boto3. Goes out: `SiteInputs`. Called by: the
 command and stacks/aws, before the program runs, and live_asks (zones); nothing here changes anything.
@@ -9,7 +9,7 @@ What the facts know is not asked again: the same words keep the image that they 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,14 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from orchestrator.model.catalog import Catalog
-from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import ClusterSpec, Site
 from orchestrator.model.errors import GanglineError, InputError, Unavailable
-from orchestrator.model.stack_facts import ReservationFact, StackFacts
+from orchestrator.model.stack_facts import StackFacts
 from orchestrator.provision.aws import boot
 from orchestrator.provision.aws import facts as facts_of
 from orchestrator.provision.aws.inputs import ImagePin, SiteInputs, all_words
 
 PARAMETER = "ssm:"
-DENIED = ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException")
-OPEN = ("active", "scheduled", "pending", "assessing")  # states of reservations that hold capacity, or will
 GIT_S = 10
 
 
@@ -86,7 +83,6 @@ def _look_up(
         zones=zones_of(site, known, ec2),
         images=tuple(_pins(all_words(spec, site.name), known, anew, ssm, ec2, site)),
         facts=known,
-        reservations=tuple(_reservations(spec, site, known, ec2)),
         partition=session.get_partition_for_region(region),
     )
 
@@ -102,30 +98,6 @@ def zones_of(site: Site, known: StackFacts | None, ec2: Any) -> tuple[str, ...]:
     filters = [{"Name": "zone-type", "Values": ["availability-zone"]}]
     answer = ec2.describe_availability_zones(Filters=filters)
     return tuple(sorted(zone["ZoneName"] for zone in answer["AvailabilityZones"]))
-
-
-def _reservations(
-    spec: ClusterSpec, site: Site, known: StackFacts | None, ec2: Any
-) -> Iterator[ReservationFact]:
-    """Those that offerings of the site name, sorted. One that is gone or over is none: it keeps nobody from taking it
-    out of the file. Where nobody may look, what was known stays."""
-    pools = [pool for pool in spec.pools if pool.site == site.name]
-    for name in sorted({one.reservation for pool in pools for one in pool.offerings} - {""}):
-        try:
-            rows = ec2.describe_capacity_reservations(CapacityReservationIds=[name])["CapacityReservations"]
-        except ClientError as error:
-            code = error.response["Error"]["Code"]
-            before = known.reservation(name) if known is not None and code in DENIED else None
-            if code not in DENIED and not code.startswith("InvalidCapacityReservationId"):
-                raise
-            rows = []
-            if before is not None:
-                yield before
-        for row in rows:
-            if row["State"] in OPEN:
-                ends = row.get("EndDate")
-                ends_us = int(ends.timestamp()) * SECOND if ends is not None else 0
-                yield ReservationFact(name, row["AvailabilityZone"], row["TotalInstanceCount"], ends_us)
 
 
 def _pins(

@@ -150,7 +150,6 @@ def _assembled(
         homes=_homes(inputs),
         placements=tuple(placements),
         public_subnets=_subnets(plain["public"]),
-        reservations=inputs.reservations,
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -31,8 +30,8 @@ from orchestrator.model.cluster import (
 )
 from orchestrator.model.findings import Finding, Severity
 from orchestrator.model.prices import microseconds
-from orchestrator.model.stack_facts import ReservationFact, StackFacts, SubnetFact, TemplateFact
-from orchestrator.provision.aws import facts, live, lookups
+from orchestrator.model.stack_facts import StackFacts, SubnetFact, TemplateFact
+from orchestrator.provision.aws import live
 
 pytestmark = pytest.mark.system
 ZONES = ("us-east-1a", "us-east-1b")
@@ -140,43 +139,6 @@ def test_a_reservation_that_ended_is_found_and_only_where_the_file_names_it(aws:
     (found,) = looked(ground, ground.spec(reserved))
     assert (found.name, found.words) == ("reservations", f"{reservation} is cancelled")
     assert looked(ground, ground.spec(P5)) == []
-
-
-def test_a_run_resolves_reservations_that_last_and_keeps_what_it_may_not_ask(
-    aws: Any, ground: Ground
-) -> None:
-    ends = datetime(2027, 1, 31, 11, 30, tzinfo=UTC)
-    ids = [
-        ground.ec2.create_capacity_reservation(
-            InstanceType="p5.48xlarge",
-            InstancePlatform="Linux/UNIX",
-            AvailabilityZone="us-east-1b",
-            InstanceCount=count,
-            **more,
-        )["CapacityReservation"]["CapacityReservationId"]
-        for count, more in ((4, {}), (2, {"EndDateType": "limited", "EndDate": ends}))
-    ]
-    offerings = [
-        replace(P5, market=Market.CAPACITY_RESERVATION, reservation=one)
-        for one in [*ids, "cr-0123456789abcdef0"]
-    ]
-    lasting = ReservationFact(ids[0], "us-east-1b", 4)
-    ending = ReservationFact(ids[1], "us-east-1b", 2, int(ends.timestamp()) * 1_000_000)
-
-    def resolved(*offerings: Offering) -> tuple[ReservationFact, ...]:
-        return lookups.look_up(ground.spec(*offerings), "use1", "k3j9x0q2m5a7", catalog.load()).reservations
-
-    assert resolved(P5) == ()
-    assert set(resolved(*offerings)) == {lasting, ending}
-
-    ground.ec2.cancel_capacity_reservation(CapacityReservationId=ids[0])
-    assert resolved(*offerings) == (ending,)
-
-    known = replace(ground.facts(), uid="k3j9x0q2m5a7", reservations=(lasting, ending))
-    name = facts.parameter_name("c", "k3j9x0q2m5a7", "use1")
-    aws.client("ssm").put_parameter(Name=name, Value=facts.render(known), Type="String")
-    aws.fail("UnauthorizedOperation", operation="DescribeCapacityReservations", times=None)
-    assert set(resolved(*offerings)) == {lasting, ending}
 
 
 def test_what_must_not_be_asked_is_said(aws: Any, ground: Ground) -> None:
