@@ -22,7 +22,7 @@ from orchestrator.ledger.state import ClassKey, State, gang_amounts
 from orchestrator.model.capacity import Circuit, Offer, OfferingKey
 from orchestrator.model.cluster import Pool
 from orchestrator.model.decisions import Buy, CapacityDecision, Reporter
-from orchestrator.model.need import need_of, suits
+from orchestrator.model.need import need_of, pools_for
 from orchestrator.model.reasons import Reason, reason
 
 SECOND_US = 1_000_000
@@ -143,7 +143,8 @@ def _in_order(
 def _cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]) -> bool:
     """Whether the job will have its nodes; else those of its class behind it will not either."""
     need = need_of(job.spec)
-    pools = [pool for pool in run.pools if suits(pool, job.spec) and market.could_hold(run, pool, need)]
+    fitting = pools_for(run.state.cluster, job.spec) if run.state.cluster else ()
+    pools = [pool for pool in fitting if pool.size is not None and market.could_hold(run, pool, need)]
     if not pools:
         return False
     scope, gpus = run.state.scope(job), job.spec.request.total_gpus()

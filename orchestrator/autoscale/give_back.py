@@ -84,7 +84,7 @@ def what_nobody_needs(run: Pass) -> None:
     pools = {pool.name: pool for pool in run.pools}
     for name in dict.fromkeys(fleet.intent.pool for fleet in run.state.fleets.values()):
         pool = pools.get(name)
-        free = [one for one in candidates(run, name) if not _settled(run, one) and one.node.name not in taken]
+        free = [one for one in candidates(run, name) if one.node.name not in taken]
         if pool is None:
             for each in free:
                 release(run, each, "its pool is not in the file any more")
@@ -112,11 +112,6 @@ def busy(run: Pass) -> dict[str, bool]:
         for part in job.attempt.parts if job.attempt is not None else ():
             found[part.placement.node] = True
     return found
-
-
-def _settled(run: Pass, each: Candidate) -> bool:
-    """Whether it has been closed for good, since the file wants it otherwise (renew), and only waits for its end."""
-    return each.cordoned and each.fleet.intent.id in run.policy.outdated
 
 
 def staying(run: Pass, pool: Pool) -> int:

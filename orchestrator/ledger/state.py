@@ -39,6 +39,7 @@ class ClassKey(NamedTuple):
     launch: LaunchKind  # whether a node's share is one process or one a task
     required: str
     preferred: str
+    needs: tuple[str, ...] = ()  # storage
 
 
 class Place(NamedTuple):
@@ -251,7 +252,9 @@ def gang_amounts(gpus: int, pool: str) -> Amounts:
 def class_key(spec: JobSpec, owner: str) -> ClassKey:
     """The class of a job, by what it asks for and whose it is."""
     topology = spec.topology
-    return ClassKey(spec.queue, owner, spec.request, spec.launch, topology.required, topology.preferred)
+    return ClassKey(
+        spec.queue, owner, spec.request, spec.launch, topology.required, topology.preferred, spec.needs
+    )
 
 
 def place_of(job: Job) -> Place:

@@ -1,13 +1,15 @@
 """What one unit of a gang takes on a node, and which pools have the like at all.
 
-Comes in: a job as asked for. Goes out: its `Need`. Called by: scheduler (places by it), autoscale (buys by it).
+Comes in: a job as asked for, the cluster as wanted. Goes out: its `Need`, the pools for it. Called by: scheduler
+(places by them), autoscale (buys by them).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from orchestrator.model.cluster import Pool
+from orchestrator.model.cluster import ClusterSpec, Pool, SiteKind, Storage, StorageKind
 from orchestrator.model.job import JobSpec, LaunchKind
 
 
@@ -49,8 +51,31 @@ def models_of(spec: JobSpec) -> tuple[str, ...]:
     return (spec.request.per_node if spec.request.nodes else spec.request.per_task).gpu_models
 
 
-def suits(pool: Pool, spec: JobSpec) -> bool:
-    """Whether a pool has what the job names at all."""
+def pools_for(cluster: ClusterSpec, spec: JobSpec) -> Iterator[Pool]:
+    """The pools that have what the job names at all, in the order of the file."""
+    for pool in cluster.pools:
+        if _suits(pool, spec) and not lacking(cluster, pool, spec):
+            yield pool
+
+
+def lacking(cluster: ClusterSpec, pool: Pool, spec: JobSpec) -> tuple[str, ...]:
+    """The storage that the job needs and the pool's nodes don't mount; what the file does not have, nobody mounts."""
+    if not spec.needs:
+        return ()
+    here = {one.name for one in cluster.storage if _mounted(cluster, one, pool)}
+    return tuple(name for name in spec.needs if name not in here)
+
+
+def _mounted(cluster: ClusterSpec, storage: Storage, pool: Pool) -> bool:
+    """Without sites: everywhere, but for what Gangline makes, which stands in AWS alone."""
+    if storage.sites:
+        return pool.site in storage.sites
+    made = storage.kind in (StorageKind.FSX, StorageKind.EFS) and not storage.source
+    return not made or cluster.site_of(pool).kind is SiteKind.AWS
+
+
+def _suits(pool: Pool, spec: JobSpec) -> bool:
+    """Whether the pool's nodes are of the kind that the job names."""
     need, models = need_of(spec), models_of(spec)
     if pool.gpu is None:
         return not need.gpus and not models

@@ -165,6 +165,11 @@ WORDS: dict[str, Wording] = {
         "no pool has GPUs of model {models}",
         "pools have {known}; leave `gpu_model` out to take any",
     ),
+    "never.storage": Wording(
+        "refusal",
+        "it needs storage {needs}, and no pool has all of it: the nearest one lacks {lacking}",
+        "leave away what it can do without, or give the storage to the pool's site (`storage[].sites`)",
+    ),
     "never.nodes": Wording(
         "refusal",
         "it needs {nodes} node(s) with {gpus} GPU(s), {cores} core(s), {memory} of memory each; the best pool has "

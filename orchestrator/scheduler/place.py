@@ -18,7 +18,7 @@ from orchestrator.ledger.records import Job
 from orchestrator.ledger.state import State
 from orchestrator.model.attempt import Placement
 from orchestrator.model.job import JobSpec, LaunchKind
-from orchestrator.model.need import Need, need_of, suits
+from orchestrator.model.need import Need, need_of, pools_for
 from orchestrator.model.reasons import Reason, reason
 
 Chosen = list[tuple[NodeCapacity, int]]  # nodes with the units that each takes
@@ -58,8 +58,8 @@ def why_not(state: State, job: Job) -> Blocked:
 
 
 def _candidates(state: State, spec: JobSpec) -> Iterator[PoolCapacity]:
-    for pool in state.cluster.pools if state.cluster else ():
-        if pool.name in state.capacity.pools and suits(pool, spec):
+    for pool in pools_for(state.cluster, spec) if state.cluster else ():
+        if pool.name in state.capacity.pools:
             yield state.capacity.pools[pool.name]
 
 

@@ -13,7 +13,7 @@ from orchestrator.ledger.state import State, queue_scope, user_ceilings
 from orchestrator.model.capacity import Shape
 from orchestrator.model.cluster import Pool, Queue
 from orchestrator.model.job import JobSpec
-from orchestrator.model.need import Need, models_of, need_of, suits
+from orchestrator.model.need import Need, lacking, models_of, need_of, pools_for
 from orchestrator.model.node import Contact
 from orchestrator.model.reasons import Reason, dimension_words, reason
 
@@ -48,15 +48,20 @@ def never(
 
 
 def _never_capacity(state: State, spec: JobSpec, shapes: Mapping[str, Shape]) -> Reason | None:
-    pools = state.cluster.pools if state.cluster else ()
+    if state.cluster is None:
+        return None
+    pools = state.cluster.pools
     models = models_of(spec)
     if models and not any(pool.gpu and set(pool.gpu.models()) <= set(models) for pool in pools):
         known = (
             ", ".join(sorted({name for pool in pools if pool.gpu for name in pool.gpu.models()})) or "no GPUs"
         )
         return reason("never.model", models=", ".join(models), known=known)
+    if pools and all(lacking(state.cluster, pool, spec) for pool in pools):
+        fewest = min((lacking(state.cluster, pool, spec) for pool in pools), key=len)
+        return reason("never.storage", needs=", ".join(spec.needs), lacking=", ".join(fewest))
     need = need_of(spec)
-    fitting = [pool for pool in pools if suits(pool, spec)]
+    fitting = list(pools_for(state.cluster, spec))
     most = max((_most_units(state, pool, need, shapes.get(pool.name)) for pool in fitting), default=0)
     if most >= need.units:
         return None

@@ -53,3 +53,16 @@ def test_a_rule_is_made_beside_what_units_deny(
     monkeypatch.setattr(closing, "_reached", lambda: ran[-1] != holds)
     found = cast(Supervisor, SimpleNamespace(closes=bool(units)))
     assert (close(found, 1000), ran) == (wanted, tried)
+
+
+def test_both_rules_are_of_both_addresses_and_of_jobs_uids_alone() -> None:
+    """Tables of the kernel's take an address of the other family for a mistake in the whole text."""
+    ((nft,), text), (routes, _) = closing._rules(1000)
+    assert nft == ("nft", "-f", "-")
+    for family, address in (("ip", "169.254.169.254"), ("ip6", "fd00:ec2::254")):
+        assert f"meta skuid 1000-4294967294 {family} daddr {address} reject" in text
+    made = [" ".join(words) for words in routes if "add" in words]
+    assert [words.split(" priority")[0] for words in made] == [
+        "ip -4 rule add to 169.254.169.254 uidrange 1000-4294967294",
+        "ip -6 rule add to fd00:ec2::254 uidrange 1000-4294967294",
+    ]

@@ -20,7 +20,9 @@ from orchestrator.model.apply import HostResult
 from orchestrator.model.capacity import CloudInstance, CloudState
 from orchestrator.model.cluster import ClusterSpec, ControllerInstance, Site, SiteKind
 from orchestrator.model.errors import GanglineError, InputError, Refused, Unavailable
+from orchestrator.model.findings import Finding, Severity
 from orchestrator.model.stack_sight import StackOp, StackRow, StackSight
+from orchestrator.provision.aws import live
 
 USE1 = Site("use1", SiteKind.AWS, region="us-east-1")
 SPEC = ClusterSpec("atlas", sites=(USE1,))
@@ -124,12 +126,32 @@ def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.Monkey
     assert (result.ok, "pip install" in result.error) == (False, True)
 
 
+@pytest.mark.parametrize(
+    ("severity", "fault"),
+    [(Severity.ERROR, True), (Severity.WARNING, False), (Severity.UNCHECKED, False)],
+)
+def test_what_a_look_calls_an_error_keeps_an_apply_from_the_site(
+    monkeypatch: pytest.MonkeyPatch, severity: Severity, fault: bool
+) -> None:
+    found = Finding("quota", severity, "pools[burst].size.min", "64 are left", "ask for more")
+    monkeypatch.setattr(live, "check", lambda *_: (found,))
+    monkeypatch.setattr(stacking, "current", lambda: SimpleNamespace(skip=frozenset()))
+    inputs: Any = SimpleNamespace(facts=None, catalog=None)
+    warnings, faults = stacking._live(account(), "use1", inputs)
+    text = "pools[burst].size.min: 64 are left; ask for more [quota]"
+    assert (warnings, faults) == (((), (text,)) if fault else ((text,), ()))
+
+
 def test_no_site_of_the_kind_costs_nothing() -> None:
     assert stacking.sights(Account(ClusterSpec("atlas"), None, Path("/nowhere"))) == ()
 
 
 def test_a_site_that_left_the_file_is_still_looked_at() -> None:
-    assert stacking.sites_of(Account(ClusterSpec("atlas"), SPEC, Path("/nowhere"))) == ("use1",)
+    left = Account(ClusterSpec("atlas"), SPEC, Path("/nowhere"))
+    assert stacking.sites_of(left) == ("use1",)
+    assert stacking._spec_with(left, "use1") is SPEC, (
+        "where it is and what it is called, only the record knows"
+    )
 
 
 def test_a_site_is_brought_as_it_is_now_and_what_is_held_stays(paper: Paper) -> None:
@@ -170,6 +192,7 @@ class Bought:
         self.keeps, self.others = keeps, others or {}
         self.ended: list[str] = []
         self.said: list[str] = []
+        self.stubborn = False  # what is told to end does not
 
     def describe(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
         return self._alive(self.keeps[site])
@@ -178,8 +201,11 @@ class Bought:
         return self._alive((*self.keeps[site], *self.others.get(site, ())))
 
     def _alive(self, names: tuple[str, ...]) -> tuple[CloudInstance, ...]:
+        """EC2 tells of what has ended for an hour more."""
+        gone = () if self.stubborn else self.ended
         return tuple(
-            CloudInstance(name, "intent-1", CloudState.RUNNING) for name in names if name not in self.ended
+            CloudInstance(name, "intent-1", CloudState.GONE if name in gone else CloudState.RUNNING)
+            for name in names
         )
 
     def terminate(self, ids: tuple[str, ...]) -> None:
@@ -234,4 +260,14 @@ def test_an_instance_that_nobody_has_on_record_ends_with_the_site(
 ) -> None:
     cloud = Bought({"use1": (), "other": ()}, {"use1": ("i-twin", "i-protected"), "other": ("i-3",)})
     assert leaving(cloud).ok
+    assert cloud.ended == ["i-twin"]
+
+
+def test_an_instance_that_would_not_end_is_named_and_the_site_is_not_called_gone(
+    leaving: Callable[[Bought], HostResult],
+) -> None:
+    cloud = Bought({"use1": ()}, {"use1": ("i-twin",)})
+    cloud.stubborn = True
+    result = leaving(cloud)
+    assert (result.ok, "i-twin would not end" in result.error) == (False, True)
     assert cloud.ended == ["i-twin"]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 from orchestrator.model.change import Change, ChangeKind, ChangeSet, PlanStep, Source, StepKind, UpdateClass
-from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind, Update
+from orchestrator.model.cluster import Acceptance, ClusterSpec, Pool, PoolSize, Site, SiteKind, Update
 from orchestrator.model.stack_sight import StackOp, StackRow, StackSight
 from orchestrator.planning.digest import digest_of
 from orchestrator.planning.stack_digest import stack_digest
-from orchestrator.planning.stacks import Around, with_stacks
+from orchestrator.planning.stacks import Around, ending, with_stacks
 from orchestrator.planning.world import NO_CHOICE, Choices, Recorded, Running, Workload
 from tests.planning.scene import told
 
@@ -164,6 +164,40 @@ SCENES = (
         choices=Choices(defer=True),
     ),
     Scene(
+        "the same, put off, beside somebody's hand",
+        f"""
+        stack[use1].Vpc[vpc]: tags -> as the file says [in-place] (drift)
+        stack[use1].Vpc[other]: enableDns -> as the file says [in-place] (gangline) deferred
+        record: record
+        stack: stack
+        {MINE}
+        """,
+        drift=(row(UPDATE, "vpc", "tags"),),
+        rows=(row(UPDATE, "other", "enableDns"),),
+        brought=True,
+        choices=Choices(defer=True),
+    ),
+    Scene(
+        "a pool that leaves with all its nodes",
+        f"""
+        record: record
+        stack: stack
+        stack.use1.train.1: cordon drain stack t[1-3]
+        {MINE}
+        job 7 blocks on t[1-2]
+        """,
+        rows=tuple(node(DELETE, name) for name in ("t1", "t2", "t3")),
+        new=ClusterSpec("atlas", sites=(USE1,)),
+        running=(Running(7, "alice", "q", ("t1", "t2")),),
+    ),
+    Scene(
+        "nodes whose pool asks for no proof",
+        f"record: record\nstack: stack t[1-3]\n{MINE}",
+        rows=tuple(node(CREATE, name) for name in ("t1", "t2", "t3")),
+        old=None,
+        new=replace(BEFORE, pools=(replace(BEFORE.pools[0], acceptance=Acceptance.SKIP),)),
+    ),
+    Scene(
         "storage is never replaced unseen",
         f"""
         record: record
@@ -213,6 +247,22 @@ def test_a_saved_plan_depends_on_what_was_seen_there() -> None:
     other = replace(seen, rows=(row(UPDATE, "vpc", "cidrBlock"),))
     assert seen.plan().observed == replace(seen, faults=("x",)).plan().observed
     assert seen.plan().observed != other.plan().observed
+    assert replace(seen, rows=()).plan().observed != replace(seen, rows=(), error="no route").plan().observed
+
+
+def test_a_cluster_that_ends_gives_back_what_it_bought_at_once() -> None:
+    """Whatever its floor and its idle time are; nodes of a local site stay what they are."""
+    bought = Pool("burst", "use1", size=PoolSize(2, 8, 600, 1500))
+    here = Pool("here", "lab", nodes=("n1",))
+    sites = (USE1, Site("lab", SiteKind.LOCAL))
+    ends = ending(ClusterSpec("atlas", sites=sites, pools=(*BEFORE.pools, bought, here)))
+    assert [(one.name, one.nodes, one.size) for one in ends.kept.pools] == [
+        ("train", (), None),
+        ("burst", (), PoolSize(0, 0, 0, 1500)),
+        ("here", ("n1",), None),
+    ]
+    assert [one.name for one in ends.rest.sites] == ["lab"]
+    assert [one.name for one in ends.rest.pools] == ["here"]
 
 
 def test_without_a_sight_nothing_is_added() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from orchestrator.ledger import events
 from orchestrator.ledger.snapshot import to_plain
 from orchestrator.ledger.state import State
 from orchestrator.model.attempt import EndCause, Placement
-from orchestrator.model.cluster import ClusterSpec, Queue, Share
+from orchestrator.model.cluster import ClusterSpec, Queue, Share, Site, SiteKind, Storage, StorageKind
 from orchestrator.model.decisions import Start
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, LaunchKind, Workload
@@ -278,6 +278,47 @@ NEVER: dict[str, tuple[JobSpec, str]] = {
     "more than its person may have": (job(tasks=5, queue="small"), "never.limit"),
     "longer than its queue allows": (job(queue="small", time_limit_s=7200), "never.time-limit"),
 }
+
+
+def stored(*storage: Storage) -> ClusterSpec:
+    """A hall, and a region with the same kind of nodes."""
+    sites = (Site("here", SiteKind.LOCAL), Site("use1", SiteKind.AWS, region="us-east-1"))
+    pools = (pool("metal", 2), replace(pool("cloud", 2), site="use1"))
+    return ClusterSpec("test", sites=sites, pools=pools, queues=(queue(),), storage=storage)
+
+
+@pytest.mark.parametrize(
+    ("storage", "pools"),
+    [
+        (Storage("data", StorageKind.NFS, "/data", "nas1:/data", ("here",)), {"metal"}),
+        (Storage("data", StorageKind.NFS, "/data", "nas1:/data", ("use1",)), {"cloud"}),
+        (Storage("data", StorageKind.NFS, "/data", "nas1:/data", ("use1", "here")), {"metal", "cloud"}),
+        (Storage("data", StorageKind.LOCAL, "/data"), {"metal", "cloud"}),
+        (Storage("data", StorageKind.EFS, "/data", "fs-1"), {"metal", "cloud"}),
+        (Storage("data", StorageKind.EFS, "/data"), {"cloud"}),
+        (Storage("data", StorageKind.FSX, "/data"), {"cloud"}),
+    ],
+)
+def test_work_goes_where_its_storage_is_mounted(storage: Storage, pools: set[str]) -> None:
+    """Filled up to the last node, and no further, though the others are free; those behind are not kept waiting."""
+    fold = Fold(stored(storage))
+    wanting = [fold.submit(job(nodes=1, gpus=8, needs=("data",))) for _ in range(4)]
+    plain = fold.submit(job(nodes=1, gpus=8, needs=()))
+    decisions, _ = run(fold.state)
+    started = {start.attempt.job: start.placements[0].node.partition("-")[0] for start in decisions}
+    assert [started[one] in pools for one in wanting if one in started] == [True] * len(pools) * 2
+    assert (plain in started) == (len(pools) == 1)
+
+
+@pytest.mark.parametrize(
+    ("needs", "lacking"), [(("data", "home"), "data"), (("home", "gone"), "gone"), (("data",), None)]
+)
+def test_storage_that_is_nowhere_together_is_refused(needs: tuple[str, ...], lacking: str | None) -> None:
+    home = Storage("home", StorageKind.NFS, "/home", "nas1:/home", ("here",))
+    data = Storage("data", StorageKind.NFS, "/data", "nas1:/data", ("use1",))
+    found = refuse.never(Fold(stored(home, data)).state, job(needs=needs), "alice")
+    assert (found.code if found else None) == (lacking and "never.storage")
+    assert found is None or (f"lacks {lacking}" in found.sentence() and "{" not in found.action())
 
 
 @pytest.mark.parametrize("name", NEVER)

@@ -150,6 +150,12 @@ def test_the_stack_says_whether_a_launch_stands_in_the_group_of_its_zone(
     assert override.get("Placement") == ({"GroupName": groups[zone]} if wanted else None)
 
 
+def test_a_group_that_is_in_the_template_is_not_said_twice() -> None:
+    one = TemplateFact("burst", TYPE, "lt-0a", 3, "ami-0a", placement="gangline-burst-a", grouped=True)
+    asked = request(intent(), replace(FACTS, templates=(one,)))
+    assert "Placement" not in asked["LaunchTemplateConfigs"][0]["Overrides"][0]
+
+
 @pytest.mark.parametrize(("public", "subnet"), [(True, "subnet-0p"), (False, "subnet-0a")])
 def test_a_public_address_is_given_where_a_way_in_is(public: bool, subnet: str) -> None:
     """An address that the world could reach is of no use in a subnet whose way out is NAT."""
@@ -193,6 +199,18 @@ def test_part_of_a_gang_is_ended_and_refused() -> None:
     assert caught.value.fault is ErrorClass.CAPACITY
     assert "1 of 2 came" in caught.value.words
     stub.assert_no_pending_responses()
+
+
+@pytest.mark.parametrize("code", ["UnauthorizedOperation", "InternalError"])
+def test_part_of_a_gang_that_can_not_be_ended_now_is_refused_all_the_same(code: str) -> None:
+    """Also where nobody knows whether it was ended: looks find it by its mark, and no intent that waits for it."""
+    cloud, stub = stubbed()
+    stub.add_response("create_fleet", fleet_of("i-0a", errors=("InsufficientInstanceCapacity",)))
+    for _ in range(5):
+        stub.add_client_error("terminate_instances", code, http_status_code=500)
+    with pytest.raises(LaunchError) as caught:
+        cloud.launch(intent(), FACTS)
+    assert caught.value.fault is ErrorClass.CAPACITY
 
 
 def test_status_200_with_errors_is_a_refusal() -> None:

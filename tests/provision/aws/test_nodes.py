@@ -13,6 +13,7 @@ from orchestrator.model.cluster import FabricKind, PoolFabric
 from orchestrator.model.errors import InputError
 from orchestrator.model.stack_facts import StackFacts
 from orchestrator.provision.aws.inputs import SiteInputs
+from orchestrator.provision.aws.nodes import GIB, root_gib
 from tests.provision.aws.declared import UID, Site, declare, inputs_of
 from tests.provision.aws.documents import (
     EFA,
@@ -353,6 +354,12 @@ def test_pool_stays_in_the_zone_where_it_stands() -> None:
     assert facts.home("pool/train") == "us-east-1b"
     assert {nic["subnetId"] for nic in template(site)["networkInterfaces"]} == {"Subnet/subnet-us-east-1b"}
     assert site.names("NatGateway") == ["nat-us-east-1b"]
+
+
+@pytest.mark.parametrize(("asked", "gib"), [(1, 1), (GIB, 1), (GIB + 1, 2), (500 * GIB, 500)])
+def test_a_disk_is_never_smaller_than_was_asked_for(asked: int, gib: int) -> None:
+    (pool,) = inputs_of(document(fixed())).pools
+    assert root_gib(replace(pool, root_volume=asked)) == gib
 
 
 def test_node_with_user_data_of_its_own() -> None:
