@@ -35,17 +35,18 @@ def offers_of(
     reserved: Mapping[str, Reserved],
     now_us: int,
 ) -> tuple[Offer, ...]:
-    """All offerings of all bought pools: each pool's in its own order, types in order, then zones in order. What a
-    reservation holds and when it ends is as `reserved` says, by id."""
+    """All offerings of all bought pools: each pool's in its own order, types in order, then zones in order. What is
+    reserved is offered in its own zone, for as many as `reserved` says by its id, and until its end."""
     found: list[Offer] = []
     for pool in spec.pools:
         site = spec.site_of(pool)
         if pool.size is not None and site.kind is SiteKind.AWS:
             for offering in pool.offerings:
                 known = reserved.get(offering.reservation, UNKNOWN)
+                where = (known.zone,) if known.zone else zones.get(site.name, ())
                 found += (
                     replace(one, slots=known.slots, ends_us=_end(offering, known))
-                    for one in _of_offering(pool, site, offering, catalog, zones.get(site.name, ()), now_us)
+                    for one in _of_offering(pool, site, offering, catalog, where, now_us)
                 )
     return tuple(found)
 

@@ -75,11 +75,12 @@ class Offer:
 @dataclass(frozen=True, slots=True)
 class Reserved:
     """A capacity reservation or block as a cloud describes it: `slots` for instances, 0 before it begins and once it is
-    over, UNBOUNDED if nobody knows; `ends_us` 0: when its owner says."""
+    over, UNBOUNDED if nobody knows; `ends_us` 0: when its owner says; `zone` empty: nobody knows."""
 
     id: str
     slots: int
     ends_us: int = 0
+    zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)

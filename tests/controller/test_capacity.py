@@ -562,6 +562,18 @@ def test_a_block_is_used_as_far_as_it_goes(tmp_path: Path, slots: int, hours: in
     assert len(world.sky.machines) == 4
 
 
+def test_what_is_reserved_is_asked_for_where_it_is(tmp_path: Path) -> None:
+    world = reserved_world(tmp_path, 4, 6)
+    ends_us = world.sky.reservations["cr-1"].ends_us
+    world.sky.reservations["cr-1"] = Reserved("cr-1", 4, ends_us, "us-east-1z")
+    world.pass_s(70)
+    world.submit(job(nodes=4, gpus=8, time_limit_s=2 * 3600))
+    world.calm()
+    assert {(one.market, one.zone) for one in world.sky.machines.values()} == {
+        ("capacity_block", "us-east-1z")
+    }
+
+
 def test_work_leaves_a_block_before_the_cloud_takes_it(tmp_path: Path) -> None:
     world = reserved_world(tmp_path, 1, 6, least=1, most=1)
     world.calm()

@@ -128,7 +128,8 @@ def _said() -> Iterator[None]:
 def _reserved(row: dict[str, Any]) -> Reserved:
     end = row.get("EndDate")
     slots = int(row["TotalInstanceCount"]) if row["State"] == "active" else 0
-    return Reserved(row["CapacityReservationId"], slots, int(end.timestamp() * 1_000_000) if end else 0)
+    ends_us = int(end.timestamp() * 1_000_000) if end else 0
+    return Reserved(row["CapacityReservationId"], slots, ends_us, row["AvailabilityZone"])
 
 
 def _seen(one: dict[str, Any]) -> CloudInstance:

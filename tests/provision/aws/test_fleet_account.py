@@ -171,8 +171,8 @@ def test_reservations_are_told_with_what_they_hold_and_their_end(aws: Account) -
     unknown = "cr-0fedcba9876543210"
     told = cloud.reserved((*ids, unknown))
     assert told == (
-        Reserved(ids[0], 3, int(end.timestamp() * 1_000_000)),
-        Reserved(ids[1], 0),
+        Reserved(ids[0], 3, int(end.timestamp() * 1_000_000), "us-east-1a"),
+        Reserved(ids[1], 0, 0, "us-east-1a"),
         Reserved(unknown, 0),
     )
 
