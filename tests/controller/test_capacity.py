@@ -117,6 +117,18 @@ def test_a_refusal_leads_to_the_next_offering(tmp_path: Path, fault: ErrorClass)
     assert (circuit.key.market, circuit.fault) == ("spot", fault)
 
 
+def test_what_ec2_does_not_know_yet_is_tried_again_under_the_same_file(tmp_path: Path) -> None:
+    """A role is known everywhere some seconds after it was made, and a template that somebody deleted by hand is made
+    anew by an apply of the same file: nothing tells the controller of either."""
+    world = CloudWorld(tmp_path / "state", hybrid(elastic()))
+    world.sky.script = [ErrorClass.PERMANENT] * 2  # in both zones
+    world.submit(GANG_OF_4)
+    world.calm()
+    assert len(world.sky.calls) == 2
+    world.pass_s(120)
+    assert len(world.known()) == 4
+
+
 def test_refused_credentials_stop_everything_and_say_so(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.sky.script = [ErrorClass.AUTH]
