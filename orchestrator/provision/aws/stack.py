@@ -198,10 +198,12 @@ class SiteStack:
         if not begun:
             return ()
         known = {one["urn"] for one in whole["resources"]}
+        taken = {(one["type"], one.get("id")) for one in whole["resources"]}
         found = {}
         for one in begun:
             given = dict(one.get("inputs") or {})
-            if one["urn"] not in known and (number := find(one["type"], _name(one["urn"]), given)):
+            number = find(one["type"], _name(one["urn"]), given) if one["urn"] not in known else ""
+            if number and (one["type"], number) not in taken:  # else two names would have one thing
                 found[one["urn"]] = {**one, "id": number, "outputs": given}
         whole["resources"] = [*whole["resources"], *found.values()]
         whole["pending_operations"] = []
