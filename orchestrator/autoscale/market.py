@@ -86,6 +86,13 @@ def choose(
     return _refusal(run, pool, lacking, tried, budget, full, at_us)
 
 
+def sells(run: Pass, pool: Pool) -> bool:
+    """Whether a node of the pool could be tried for now, if it had room and money for one more."""
+    return not _stopped(run, pool) and any(
+        _rests(run, offer) is None for offer in run.offers.get(pool.name, ())
+    )
+
+
 def _refusal(
     run: Pass,
     pool: Pool,

@@ -5,13 +5,15 @@ needs is given back.
 
 A closed node finishes its work within the pool's drain, as nodes on metal do, and its name and money are free for one
 that is as the file says. No more of a pool are away at once than its `max_unavailable`, and none more is closed while
-new ones can't be had or don't boot: old nodes are better than none.
+new ones can't be had or don't boot: old nodes are better than none. What was closed stays so while nobody can say what
+the file wants of its site, since a look at the stack that fails means nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orchestrator.autoscale import market
 from orchestrator.autoscale.give_back import Candidate, busy, candidates, release, staying
 from orchestrator.autoscale.money import floor_of
 from orchestrator.model.clock import SECOND
@@ -26,8 +28,10 @@ WHY = "bought for an older file: its next one is as the file says"
 
 def what_the_file_wants_otherwise(run: Pass) -> None:
     """Pool by pool; what left the file with its pool is given back anyway."""
-    taken, booked = busy(run), run.room.booked()
+    taken, booked, unknown = busy(run), run.room.booked(), dict(run.policy.blocked)
     for pool in run.pools:
+        if pool.site in unknown:
+            continue
         all_of = candidates(run, pool.name)
         old = [each for each in all_of if each.fleet.intent.id in run.policy.outdated]
         for each in all_of:
@@ -45,7 +49,7 @@ def what_the_file_wants_otherwise(run: Pass) -> None:
 
 def _more(run: Pass, pool: Pool, closed: int) -> int:
     """How many may be closed besides those that are, or whose place is not filled yet."""
-    if pool.name in run.closed or run.boot_failures.get(pool.name):
+    if pool.name in run.closed or run.boot_failures.get(pool.name) or not market.sells(run, pool):
         return 0
     coming = sum(
         len(one.nodes) for one in run.decisions if isinstance(one, Buy) and one.offer.key.pool == pool.name

@@ -209,7 +209,9 @@ def _stack(account: Account, name: str, *, leased: bool) -> SiteStack:
     from orchestrator.provision.aws.stack import SiteStack
 
     home = account.state / "pulumi" if os.environ.get("GANGLINE_HOME") else None
-    return SiteStack(_spec_with(account, name), name, account.state, engine.find(home), leased)
+    uid = named(account).uid
+    known = "" if uid == UNNAMED else uid
+    return SiteStack(_spec_with(account, name), name, account.state, engine.find(home), leased, known)
 
 
 # --- acting ----------------------------------------------------------------------------------------------------------

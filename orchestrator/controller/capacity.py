@@ -108,8 +108,9 @@ def _intend(desk: Desk, buy: Buy) -> None:
     """In the ledger before anybody is asked: capacity_tasks carries it out when it is committed."""
     offer = buy.offer
     facts = desk.elastic.site(offer.site).facts
+    name = intent_id(desk.state.seq + 1)
     intent = Intent(
-        id=intent_id(desk.state.seq + 1),
+        id=name,
         site=offer.site,
         offering=offer.key,
         nodes=buy.nodes,
@@ -122,6 +123,7 @@ def _intend(desk: Desk, buy: Buy) -> None:
         ends_us=offer.ends_us,
         spec=desk.elastic.digest(desk.state, offer.site),
         meaning=(facts.meaning(offer.key) or "") if facts is not None else "",
+        own=f"{name}-{desk.clock.now_us():x}",
     )
     desk.writer.capacity(intent.id, events.CapacityIntended(intent), BY)
     desk.elastic.fresh[intent.id] = True

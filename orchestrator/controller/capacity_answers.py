@@ -110,7 +110,7 @@ def _settle(desk: Desk, fleet: Fleet, command: Looked) -> None:
     intent, unsure = fleet.intent, desk.elastic.unsure.get(fleet.intent.id)
     if unsure is None or command.asked_us < unsure.since_us:
         return
-    mine = tuple(one for one in command.instances if one.intent == intent.id)
+    mine = tuple(one for one in command.instances if one.intent == intent.sign)
     if mine and (len(mine) == len(intent.nodes) or unsure.looks >= MISSES):
         _take(desk, fleet, mine)
         return
@@ -195,7 +195,8 @@ def _end_strangers(desk: Desk, known: OneSite, command: Looked) -> None:
     """Instances with this cluster's marks that no intent knows: ended when a second look at their site, a grace later,
     finds them."""
     ending, now_us = desk.elastic.ending, desk.clock.monotonic_us()
-    found = [one.id for one in command.instances if _strange(desk, one)]
+    open_ones = {fleet.intent.sign for fleet in desk.state.fleets.values() if fleet.asked}
+    found = [one.id for one in command.instances if one.intent not in open_ones and _strange(desk, one)]
     since_us = {name: known.strangers.get(name, command.asked_us) for name in found}
     ripe = [
         name
@@ -212,7 +213,5 @@ def _end_strangers(desk: Desk, known: OneSite, command: Looked) -> None:
 
 
 def _strange(desk: Desk, one: CloudInstance) -> bool:
-    """Whether it exists and nothing in the ledger knows it. What belongs to an intent that is still open is known."""
-    fleet = desk.state.fleets.get(one.intent)
-    waited_for = fleet is not None and fleet.asked
-    return one.state in ALIVE and one.id not in desk.state.instances and not waited_for
+    """Whether it exists and the ledger does not have it."""
+    return one.state in ALIVE and one.id not in desk.state.instances

@@ -32,9 +32,9 @@ def named(state: State, event: Event, body: events.ClusterNamed) -> None:
 
 
 def file_changed(state: State) -> None:
-    """Another file is wanted: what only that could mend may be tried again."""
+    """Another file is wanted: what that could mend may be tried again."""
     for key, circuit in list(state.circuits.items()):
-        if circuit.retry_us >= NEVER_US:
+        if circuit.fault is ErrorClass.PERMANENT or circuit.retry_us >= NEVER_US:
             state.circuits[key] = Circuit(key)
     state.halts = {site: halt for site, halt in state.halts.items() if halt.fault is not ErrorClass.AUTH}
     state.boot_failures = {}

@@ -88,7 +88,8 @@ class Intent:
     """A launch that was decided on, all or nothing: one node for each name, for a job (0: for the pool's floor).
 
     `until_us`: until then its nodes are kept for that job. `spec`: what its site's stack was of when it was decided on;
-    `meaning`: what a node of the offering meant then (`StackFacts.meaning`; empty: an older stack did not say).
+    `meaning`: what a node of the offering meant then (`StackFacts.meaning`; empty: an older stack did not say). `own`:
+    what the cloud knows it by (`sign`); a ledger that was restored counts from the backup on, and gives ids again.
     """
 
     id: str
@@ -104,6 +105,13 @@ class Intent:
     ends_us: int = 0
     spec: str = ""
     meaning: str = ""
+    own: str = ""
+
+    @property
+    def sign(self) -> str:
+        """What the cloud knows it by: no other intent of the cluster has it, in whichever ledger. Intents that older
+        versions have recorded have their id alone."""
+        return self.own or self.id
 
     @property
     def pool(self) -> str:
@@ -176,9 +184,9 @@ class Halt:
     failures: int = 1
 
 
-def client_token(uid: str, intent: str) -> str:
-    """What makes a repeated call find the same fleet: the cluster's uid and the intent."""
-    return f"{uid}-{intent}"
+def client_token(uid: str, sign: str) -> str:
+    """What makes a repeated call find the same fleet: the cluster's uid and the intent's sign."""
+    return f"{uid}-{sign}"
 
 
 def billed_s(launched_us: int, ended_us: int) -> int:

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.autoscale import Policy
 from orchestrator.ledger import events
 from orchestrator.model.attempt import JobState
-from orchestrator.model.capacity import ErrorClass, Offer, Shape
+from orchestrator.model.capacity import NEVER_US, Circuit, ErrorClass, Halt, Offer, Shape
 from orchestrator.model.cluster import ClusterSpec, Queue, QueueLimits, Storage, StorageKind, Update
 from orchestrator.model.decisions import Buy, Cordon, Release, Uncordon
 from orchestrator.model.job import JobSpec, Workload
@@ -721,6 +721,32 @@ def test_an_old_node_that_a_waiting_gang_counts_on_is_not_closed() -> None:
     scene.end(1)
     scene.submit(job(nodes=2, gpus=8))
     assert kinds(scene) == ["Buy"]
+
+
+@pytest.mark.parametrize("trouble", ["nothing on offer", "offerings rest", "site rests"])
+def test_no_old_node_is_closed_while_nothing_is_sold(trouble: str) -> None:
+    """No job waits that would be told of it; each node that goes would be lost to the next one."""
+    scene, _ = old_nodes(2)
+    if trouble == "nothing on offer":
+        scene.offers = ()
+    for each in scene.offers if trouble == "offerings rest" else ():
+        scene.state.circuits[each.key] = Circuit(each.key, retry_us=NEVER_US)
+    if trouble == "site rests":
+        scene.state.halts["use1"] = Halt("use1", ErrorClass.AUTH, "no", scene.now_us + 60 * SECOND)
+    assert kinds(scene) == []
+
+
+def test_closed_nodes_stay_closed_while_nobody_knows_what_the_file_wants() -> None:
+    """Else each failed look at the stack's facts gave the node new work, and its drain another deadline."""
+    scene, nodes = old_nodes(1)
+    scene.carry_out()
+    mark = scene.state.nodes[nodes[0]].marks[0]
+    known = scene.policy
+    scene.policy = replace(known, outdated=frozenset(), blocked=(("use1", "its facts can't be read"),))
+    assert kinds(scene) == []
+    scene.policy = known
+    assert kinds(scene) == []
+    assert scene.state.nodes[nodes[0]].marks == [mark]
 
 
 def test_a_file_that_changes_back_opens_the_nodes_again() -> None:

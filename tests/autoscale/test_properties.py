@@ -21,7 +21,7 @@ from orchestrator.ledger import events
 from orchestrator.ledger.apply_capacity import by_hour
 from orchestrator.ledger.snapshot import from_plain, to_plain
 from orchestrator.model.attempt import JobState
-from orchestrator.model.capacity import NEVER_US, ErrorClass, billed_s, cost
+from orchestrator.model.capacity import ErrorClass, billed_s, cost
 from orchestrator.model.decisions import Buy, Cordon, Release
 from tests.autoscale.scene import DOLLAR, SECOND, Scene, Told, budget, elastic, hybrid, offer
 from tests.builders import job
@@ -239,10 +239,6 @@ def test_rests_grow_are_bounded_and_spread(fault: ErrorClass) -> None:
     assert rests[-1] <= longest * SECOND * 5 // 4
     assert len({retry_us(fault, 1, f"intent-{number}", 0) for number in range(20)}) > 10
     assert retry_us(fault, 1, "intent-7", 0) == retry_us(fault, 1, "intent-7", 0)
-
-
-def test_what_only_a_file_can_mend_is_never_tried_again() -> None:
-    assert retry_us(ErrorClass.PERMANENT, 1, "intent-7", 5) == NEVER_US
 
 
 MONTHS = [

@@ -77,7 +77,7 @@ class FakeCloud:
 
     def launch(self, intent: Intent, facts: StackFacts) -> tuple[CloudInstance, ...]:
         self.calls.append(intent.id)
-        token = client_token(facts.uid, intent.id)
+        token = client_token(facts.uid, intent.sign)
         mine = [one for one in self.machines.values() if one.token == token]
         said = self.script.pop(0) if self.script else ""
         if said == "lost":
@@ -98,7 +98,7 @@ class FakeCloud:
         now_us = self.clock.now_us()
         one = Machine(
             f"i-{len(self.machines) + 1:04d}",
-            intent.id,
+            intent.sign,
             intent.site,
             token,
             intent.offering.zone,

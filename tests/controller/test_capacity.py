@@ -27,6 +27,7 @@ from orchestrator.model.errors import Conflict, InputError, NotFound, Refused
 from orchestrator.model.job import JobSpec, Stop
 from orchestrator.model.node import MarkKind, NodeFacts
 from orchestrator.provision.cloud import End, Launch
+from orchestrator.store.restore import restore
 from tests.autoscale.scene import elastic, hybrid
 from tests.builders import ALICE, cluster, job, pool
 from tests.controller.clouds import CloudWorld
@@ -121,6 +122,18 @@ def test_a_refusal_leads_to_the_next_offering(tmp_path: Path, fault: ErrorClass)
     assert {one.market for one in world.sky.machines.values()} == {"on_demand"}
     (circuit,) = [one for one in world.state.circuits.values() if one.fault]
     assert (circuit.key.market, circuit.fault) == ("spot", fault)
+
+
+def test_what_ec2_does_not_know_yet_is_tried_again_under_the_same_file(tmp_path: Path) -> None:
+    """A role is known everywhere some seconds after it was made, and a template that somebody deleted by hand is made
+    anew by an apply of the same file: nothing tells the controller of either."""
+    world = CloudWorld(tmp_path / "state", hybrid(elastic()))
+    world.sky.script = [ErrorClass.PERMANENT] * 2  # in both zones
+    world.submit(GANG_OF_4)
+    world.calm()
+    assert len(world.sky.calls) == 2
+    world.pass_s(120)
+    assert len(world.known()) == 4
 
 
 def test_refused_credentials_stop_everything_and_say_so(tmp_path: Path) -> None:
@@ -223,6 +236,32 @@ def test_a_launch_whose_answer_a_failed_cycle_drops_is_found_by_a_look(
     world.pass_s(20)
     assert world.known() == world.sky.alive()
     assert len(world.sky.calls) == 1
+
+
+def test_an_intent_of_a_restored_ledger_is_not_the_one_of_the_same_number(tmp_path: Path) -> None:
+    """A restored ledger counts on from its backup, and the cloud knows by their tokens launches that it has lost."""
+    world = world_of(tmp_path)
+    backup = tmp_path / "old.backup"
+    world.store.backup(str(backup))
+    for number in range(3):  # as many events as a restore and its end take
+        world.do(commands.CreateToken(f"t{number}", "0" * 64, "submit", "somebody", "test"))
+    world.submit(job(nodes=2, gpus=8))
+    world.ready()
+    (lost,) = world.state.fleets
+    before = world.sky.alive()
+
+    world.wait(60)
+    world.kill_controller()
+    restore(backup, world.path, world.clock.now_us())
+    world.start_controller()
+    world.cycle()
+    world.do(commands.Recover("test"))
+    world.submit(job(nodes=2, gpus=8))
+    world.calm()
+    assert list(world.state.fleets) == [lost], "the number is given again"
+    assert not set(before) & set(world.known())
+    world.pass_s(200)
+    assert world.sky.alive() == world.known(), "what the ledger does not know is ended as a stranger"
 
 
 def test_instances_that_nobody_knows_are_ended_after_a_grace(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ class Elasticity(RuleBasedStateMachine):
     @invariant()
     def no_intent_is_launched_twice(self) -> None:
         asked = {
-            event.body.intent.id: len(event.body.intent.nodes)
+            event.body.intent.sign: len(event.body.intent.nodes)
             for event in self._told()
             if isinstance(event.body, events.CapacityIntended)
         }

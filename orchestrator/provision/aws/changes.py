@@ -142,8 +142,9 @@ def plain(text: str) -> str:
 _OTHER_PHRASE = (
     "give the one that the stack was made with by PULUMI_CONFIG_PASSPHRASE, or name a key: `stack.secrets`"
 )
-# The engine's own words, for what the record protects. AWS has others for what is in use, and says nothing of data.
-HELD = r"pulumi state unprotect"
+# The engine's own words, for what the record protects from being deleted, and from being replaced. AWS has others for
+# what is in use, and says nothing of data.
+HELD = r"pulumi state unprotect|currently marked for protection"
 IN_USE = (
     r"DependencyViolation|DeleteConflict|\.InUse|InUse\b|IN_USE|has dependencies|(currently|still) in use"
 )
@@ -196,7 +197,7 @@ def failed(listener: Listener, words: str, what: str) -> GanglineError:
 def _held(urn: str, name: str) -> Refused:
     if _type(urn) in DATA:
         why = f"{_kind(urn)} {name} holds data and would be deleted, with all that is in it"
-        hint = f"release it by name (storage/{name}), or put it into the file again"
+        hint = f"release it by name (storage/{name}), or put it into the file as it was"
         return Refused("aws.holds-data", why, hint, name)
     why = f"{_kind(urn)} {name} would be deleted, and somebody has protected it in the stack's record"
     return Refused("aws.protected", why, "`pulumi state unprotect` takes that off", name)

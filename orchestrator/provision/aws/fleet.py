@@ -57,7 +57,7 @@ class Ec2:
                 error = LaunchError(error.fault, f"{len(ids)} of {len(intent.nodes)} came; {error.words}")
             raise error
         zone = intent.offering.zone
-        return tuple(CloudInstance(name, intent.id, CloudState.PENDING, zone=zone) for name in ids)
+        return tuple(CloudInstance(name, intent.sign, CloudState.PENDING, zone=zone) for name in ids)
 
     def _end_rest(self, ids: tuple[str, ...]) -> None:
         """Part of a gang is no gang. If it can't be ended now, it is found by its mark and ended later."""
@@ -161,7 +161,7 @@ def request(intent: Intent, facts: StackFacts) -> dict[str, Any]:
     count = len(intent.nodes)
     asked: dict[str, Any] = {
         "Type": "instant",
-        "ClientToken": client_token(facts.uid, intent.id),
+        "ClientToken": client_token(facts.uid, intent.sign),
         "LaunchTemplateConfigs": [
             {
                 "LaunchTemplateSpecification": {
@@ -220,7 +220,7 @@ def tags(intent: Intent, facts: StackFacts) -> list[dict[str, str]]:
         CLUSTER: facts.cluster,
         SITE: facts.site,
         POOL: intent.pool,
-        INTENT: intent.id,
+        INTENT: intent.sign,
         NODES: " ".join(intent.nodes)[:TAG_LENGTH],
     }
     return [{"Key": key, "Value": value} for key, value in marks.items()]

@@ -16,6 +16,7 @@ INTENT, NODES = (
     "gangline:intent",
     "gangline:nodes",
 )  # of what the controller launches: one fleet, several nodes
+MOST_NAME = 63  # characters of a Name, before a thing's own: a tag's value has 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,13 @@ class Marks:
     own: tuple[tuple[str, str], ...] = ()
 
     def tags(self, name: str, pool: str = "", node: str = "") -> dict[str, str]:
-        """The tags of one thing; `name` is its Pulumi name, shown in AWS's console. The file may give another Name."""
-        where = {POOL: pool, NODE: node}
+        """The tags of one thing; `name` is its Pulumi name, shown in AWS's console. A Name that the file gives stands
+        there for the cluster's, so that two things never have the same one: what a killed run was making is told by
+        it."""
+        where, own = {POOL: pool, NODE: node}, dict(self.own)
         return {
-            "Name": f"{self.cluster}-{name}",
-            **dict(self.own),
+            **own,
+            "Name": f"{own.get('Name', self.cluster)[:MOST_NAME]}-{name}",
             UID: self.uid,
             CLUSTER: self.cluster,
             SITE: self.site,

@@ -28,6 +28,7 @@ from orchestrator.provision.aws import program
 from orchestrator.provision.aws.changes import INSTANCE, Listener, Op, Progress, ResourceChange, failed, quiet
 from orchestrator.provision.aws.engine import Engine
 from orchestrator.provision.aws.inputs import SiteInputs
+from orchestrator.provision.aws.marks import UID
 from orchestrator.provision.aws.nodes import templates_of
 from orchestrator.provision.files import private_folder
 
@@ -54,11 +55,13 @@ class Done:
 
 class SiteStack:
     """The stack of one site. `folder` is the cluster's state folder on this machine, `leased`: the caller holds
-    Gangline's lease, so that a lock which is still there was left by a killed run."""
+    Gangline's lease, so that a lock which is still there was left by a killed run. `uid` is the cluster's (empty: it
+    has none yet): a record with other marks, as two clusters of one name in one bucket would share, is left alone."""
 
     def __init__(
-        self, spec: ClusterSpec, site: str, folder: Path, engine: Engine, leased: bool = False
+        self, spec: ClusterSpec, site: str, folder: Path, engine: Engine, leased: bool = False, uid: str = ""
     ) -> None:
+        self._uid = uid
         self._site, self._engine, self._leased = spec.site(site), engine, leased
         self.name = f"{spec.name}-{site}"
         self._folder = folder / "stacks"
@@ -195,10 +198,12 @@ class SiteStack:
         if not begun:
             return ()
         known = {one["urn"] for one in whole["resources"]}
+        taken = {(one["type"], one.get("id")) for one in whole["resources"]}
         found = {}
         for one in begun:
             given = dict(one.get("inputs") or {})
-            if one["urn"] not in known and (number := find(one["type"], _name(one["urn"]), given)):
+            number = find(one["type"], _name(one["urn"]), given) if one["urn"] not in known else ""
+            if number and (one["type"], number) not in taken:  # else two names would have one thing
                 found[one["urn"]] = {**one, "id": number, "outputs": given}
         whole["resources"] = [*whole["resources"], *found.values()]
         whole["pending_operations"] = []
@@ -284,6 +289,9 @@ class SiteStack:
         stack = automation.create_or_select_stack(
             self.name, project_name=PROJECT, program=_program(inputs, faults), opts=options
         )
+        if self._uid:
+            _check_marks(self.name, self._uid, stack.export_stack().deployment or {})
+            self._uid = ""  # once will do
         if self._leased:
             self._unlock(stack)
         return stack
@@ -318,6 +326,20 @@ def _program(inputs: SiteInputs | None, faults: list[GanglineError]) -> Callable
             raise
 
     return run
+
+
+def _check_marks(name: str, uid: str, whole: Mapping[str, Any]) -> None:
+    """Conflict if something in a record is marked with another cluster's uid."""
+    for one in whole.get("resources") or []:
+        mark = ((one.get("inputs") or {}).get("tags") or {}).get(UID, uid)
+        if mark != uid:
+            raise Conflict(
+                "aws.other-stack",
+                f"the stack {name} is another cluster's: what it has is marked with {mark}, and what this one has "
+                f"with {uid}",
+                "use another `stack.backend` or another name; if it was this cluster's and its controller was set up "
+                "anew, restore that one's ledger: `gangline server restore`",
+            )
 
 
 def _name(urn: str) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
 
 from orchestrator.model.errors import Unavailable
 from orchestrator.provision.aws.adopt import by_marks
+from orchestrator.provision.aws.engine import Engine
 from orchestrator.provision.aws.marks import Marks
+from orchestrator.provision.aws.stack import SiteStack
 from tests.aws.fixture import Place
 from tests.aws.moto_server import Account
-from tests.provision.aws.declared import UID
+from tests.provision.aws.declared import UID, cluster
 from tests.provision.aws.test_stack_real import FIXED, Bench
 
 pytestmark = pytest.mark.system
@@ -27,6 +30,7 @@ WHOLE = FIXED.replace(
 # Told by what they link; all else has marks. A volume that is attached already the provider finds by itself.
 LINKS = {"MountTarget", "RolePolicy", "Route", "RouteTableAssociation"}
 UNTOLD = {"VolumeAttachment"}
+ENGINE = Engine(Path("/bin/false"), "3.272.0")
 
 
 def test_everything_is_found_by_its_marks_or_by_what_it_links(pulumi_place: Place, tmp_path: Path) -> None:
@@ -50,6 +54,21 @@ def test_everything_is_found_by_its_marks_or_by_what_it_links(pulumi_place: Plac
     for strange in (Marks("0" * 12, "atlas", "use1"), Marks(UID, "atlas", "other")):
         other = by_marks(session, strange)
         assert {other(one["type"], name(one["urn"]), one["inputs"]) for one in marked} == {""}
+
+
+def test_what_the_record_has_is_not_taken_for_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under two names one thing would end with either."""
+    kind, written = "aws:ec2/subnet:Subnet", list[dict[str, Any]]()
+    begun = {"type": "creating", "resource": {"urn": "urn::s::subnet-b", "type": kind, "inputs": {}}}
+    known = {"urn": "urn::s::subnet-a", "type": kind, "id": "subnet-1"}
+    whole = {"resources": [known], "pending_operations": [begun]}
+    monkeypatch.setattr(SiteStack, "_deployment", lambda self: dict(whole))
+    monkeypatch.setattr(SiteStack, "_write", lambda self, whole, what: written.append(whole))
+    stack = SiteStack(cluster(WHOLE.replace("IMAGE", "ami-0123456789abcdef0")), "use1", tmp_path, ENGINE)
+    assert stack.reconcile(lambda kind, name, given: "subnet-1") == ()
+    assert written == [{"resources": [known], "pending_operations": []}]
 
 
 def test_what_can_not_be_asked_is_not_taken_for_gone(aws: Account) -> None:

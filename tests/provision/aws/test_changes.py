@@ -63,6 +63,18 @@ def test_what_the_record_protects_holds_data_where_it_is_of_such_a_type() -> Non
     )
 
 
+def test_what_an_edit_would_replace_holds_data_too() -> None:
+    """The engine has other words for a replacement (step_generator.go of 3.274)."""
+    words = (
+        f'unable to replace resource "{urn_of(FSX, "fast")}"\nas it is currently marked for protection. To unprotect '
+        "the resource, remove the `protect` flag from the resource in your Pulumi program and run `pulumi up`"
+    )
+    held = failed(said(FSX, "fast", words), "", "the preview")
+    assert isinstance(held, Refused)
+    assert (held.code, held.path) == ("aws.holds-data", "fast")
+    assert "storage/fast" in held.hint
+
+
 @pytest.mark.parametrize(
     ("kind", "guarded", "wanted"),
     [

@@ -48,9 +48,18 @@ def test_everything_in_the_account_has_the_marks_and_the_files_tags() -> None:
         assert tags["gangline:cluster"] == "atlas"
         assert tags["gangline:site"] == "use1"
         assert tags["team"] == "infra"
-        assert tags["Name"] == "mine"
+        assert tags["Name"].startswith("mine-")
     node = site.one("Instance", "train-02").inputs["tags"]
     assert (node["gangline:pool"], node["gangline:node"]) == ("train", "train-02")
+
+
+def test_a_name_of_the_file_is_no_things_own() -> None:
+    """What a killed run was making is told by its Name: two things of a kind never have the same one."""
+    site = declare(inputs_of(document(fixed(), f", tags: {{Name: {'n' * 256}}}")))
+    for kind in ("Subnet", "RouteTable", "Instance"):
+        names = [one.inputs["tags"]["Name"] for one in site.custom() if one.type.endswith(f":{kind}")]
+        assert len(names) == len(set(names)) > 1, kind
+        assert max(map(len, names)) <= 256
 
 
 def test_every_resource_is_parented_below_the_site() -> None:

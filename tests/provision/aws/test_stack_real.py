@@ -431,3 +431,21 @@ def _unrecord(bench: Bench, *nodes: str) -> int:
     state["pending_operations"] = [{"resource": one, "type": "creating"} for one in begun]
     file.write_text(json.dumps(whole))
     return len(begun)
+
+
+def test_the_record_of_another_cluster_of_that_name_is_left_alone(bench: Bench) -> None:
+    """As in a bucket that two clusters of one name share: an apply would end the other's nodes and make its own."""
+    text = "".join(line for line in bench.text.splitlines(keepends=True) if "kind: fsx" not in line)
+    bench.text = text.replace("storage:\n", "")
+    bench.up()
+    before = bench.instances()
+    other = replace(bench.inputs(), uid="zzzzzzzzzzzz")
+    for verb in ("preview", "up", "refresh", "destroy"):
+        stack = SiteStack(cluster(bench.text), "use1", bench.folder, bench.engine, True, other.uid)
+        with pytest.raises(Conflict) as caught:
+            getattr(stack, verb)(*[other] * (verb in ("preview", "up")))
+        assert caught.value.code == "aws.other-stack"
+        assert UID in caught.value.message
+    assert bench.instances() == before
+    mine = SiteStack(cluster(bench.text), "use1", bench.folder, bench.engine, True, UID)
+    assert short(mine.preview(bench.inputs())) == []
