@@ -32,6 +32,7 @@ from orchestrator.model.change import (
 from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind
 from orchestrator.model.errors import InputError, Refused
 from orchestrator.model.host import Desired, Drift, ItemKind, PoolDesired, Sight, Step
+from orchestrator.model.stack_sight import StackOp, StackRow, StackSight
 from orchestrator.planning.world import NodeNow, Recorded
 from orchestrator.provision.applying import Report
 from tests.cli.conftest import Said
@@ -483,6 +484,25 @@ def test_drift_of_none_and_of_one(gangline: Run, file: Path, monkeypatch: pytest
     assert gangline("drift", "c.yaml").err == "2 hosts looked at, none differs\n"
     monkeypatch.setattr(looking, "drift_of", lambda *_: [seen("h1", FILE), seen("h2")])
     assert "2 hosts looked at, 1 differs; `gangline apply` reverts" in gangline("drift", "c.yaml").err
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "nothing differs\n"),
+        (1, "1 resource differs; `gangline apply` reverts what differs\n"),
+        (2, "2 resources differ; `gangline apply` reverts what differs\n"),
+    ],
+)
+def test_drift_of_an_aws_site_says_what_puts_it_right(
+    gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch, count: int, words: str
+) -> None:
+    rows = tuple(StackRow(StackOp.UPDATE, "aws:ec2/vpc:Vpc", f"vpc-{n}", ("tags",)) for n in range(count))
+    monkeypatch.setattr(looking, "drift_of", lambda *_: [])
+    monkeypatch.setattr(looking, "stack_drift_of", lambda *_: (StackSight("use1", drift=rows),))
+    said = gangline("drift", "c.yaml")
+    assert said.err == f"site use1 looked at, {words}"
+    assert said.code == (3 if count else 0)
 
 
 def test_a_plan_fits_a_terminal(gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
