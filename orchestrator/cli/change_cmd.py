@@ -347,6 +347,8 @@ def _tell(report: Report, found: Look, seconds: float) -> int:
         else f"; only on {safe(only)}"
     )
     words += f"; not done: {plural(len(report.skipped), 'step')}" if report.skipped else ""
+    unseen = len(found.plan.unseen)
+    words += f", but for {unseen:,} that could not be looked at" if unseen else ""
     note(words)
     if str(report.outcome) == "done" and not found.plan.unseen:
         return 0

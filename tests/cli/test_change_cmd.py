@@ -206,9 +206,13 @@ def test_enough_good_hosts_are_enough_and_the_bad_ones_are_named(
     assert "h1: no route to host" in capsys.readouterr().err
 
 
-def test_a_host_that_nobody_could_look_at_is_not_called_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_nobody_could_look_at_is_not_called_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert ended(monkeypatch, Report("apply-3")) == 0
+    assert "1 of 1 pool as wanted\n" in capsys.readouterr().err
     assert ended(monkeypatch, Report("apply-3"), unseen=("h2: tcp: no answer",)) == 4
+    assert "1 of 1 pool as wanted, but for 1 that could not be looked at\n" in capsys.readouterr().err
 
 
 def test_a_refused_plan_is_shown_and_not_carried_out(
