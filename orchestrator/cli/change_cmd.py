@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 DIFFERS = 3
 PARTLY = 4
+NOT_AGREED = "destroy.not-agreed"
 
 _host_keys = click.option(
     "--accept-host-key",
@@ -390,7 +391,9 @@ def render(file: str, out: str) -> None:
 
 @verb(
     "destroy",
-    examples=[Example("gangline destroy cluster.yaml", "let all hosts go; asks for the cluster's name")],
+    examples=[
+        Example("gangline destroy cluster.yaml", "show what goes, ask for the cluster's name, let it go")
+    ],
 )
 @click.argument("file", metavar="FILE")
 @click.option(
@@ -400,10 +403,11 @@ def render(file: str, out: str) -> None:
 @options.skip
 @options.controller
 def destroy(file: str, name: str, consents: tuple[str, ...]) -> int:
-    """Let all hosts of a cluster go; their data stays.
+    """Let all hosts of a cluster go, and end what was bought; data stays.
 
-    They are drained by the policy of each pool, their agents are stopped, and they are forgotten. What was bought is
-    ended; storage that was made is kept unless it is named by --consent storage/NAME. The ledger stays.
+    Hosts are drained by the policy of each pool, their agents are stopped, and they are forgotten. Storage that was
+    made is kept unless it is named by --consent storage/NAME. The ledger stays. Exit code 4: something is left; run it
+    again.
     """
     from orchestrator.cli.changing import commit_of, look_without_nodes, read
 
@@ -411,18 +415,33 @@ def destroy(file: str, name: str, consents: tuple[str, ...]) -> int:
     client = client_or_none(file)
     if client is None:
         raise Unavailable("destroy.no-controller", "no controller of this cluster is known here")
-    given = name or (
-        click.prompt(f"Type the name of the cluster ({spec.name})", err=True) if sys.stdin.isatty() else ""
-    )
-    if given != spec.name:
-        raise Refused("destroy.not-agreed", "nothing was changed", f"give --yes {spec.name}")
+    asked = not name and sys.stdin.isatty()
+    if not asked and name != spec.name:
+        raise _not_agreed(spec)
     try:
-        code = carry_out(look_without_nodes(file, client, consents), client, commit_of(file), yes=True)
+        if asked:
+            _ask_for_name(look_without_nodes(file, client, consents))
+        # After the answer: nodes may have been bought meanwhile.
+        found = look_without_nodes(file, client, consents)
+        code = carry_out(found, client, commit_of(file), yes=True, quiet=asked)
         if spec.controller.host:
             note(
                 hosting.how_to_stop(spec.controller.host, "the controller runs on, since it keeps the ledger")
             )
         return code
-    except GanglineError:
-        note("run it again: it goes on from where it stopped")
+    except GanglineError as error:
+        if error.code != NOT_AGREED:
+            note("run it again: it goes on from where it stopped")
         raise
+
+
+def _ask_for_name(found: Look) -> None:
+    """Refused unless a person who has seen the plan types the cluster's name."""
+    _tell_plan(found.plan)
+    note("")
+    if click.prompt(f"Type the name of the cluster ({found.spec.name})", err=True) != found.spec.name:
+        raise _not_agreed(found.spec)
+
+
+def _not_agreed(spec: ClusterSpec) -> Refused:
+    return Refused(NOT_AGREED, "nothing was changed", f"give --yes {spec.name}")

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -256,6 +257,31 @@ def test_an_apply_says_which_commit_its_file_is_of(file: Path, monkeypatch: pyte
     assert changing.commit_of("c.yaml") == head
     file.write_text(CLUSTER + "# another\n")
     assert changing.commit_of("c.yaml") == f"{head}+"
+
+
+@pytest.mark.parametrize(("typed", "code"), [("lab", 0), ("labs", 5)])
+def test_a_destroy_is_shown_before_the_name_is_asked_for(
+    gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
+) -> None:
+    said: list[str] = []
+    plan = ChangeSet("lab", "w", "r", "o", steps=(PlanStep("record", StepKind.RECORD, "the file"),))
+    look: Any = changing.Look(SPEC, Path(), None, None, plan)  # type: ignore[arg-type]
+
+    def answer(text: str, **_: Any) -> str:
+        said.append(text)
+        return typed
+
+    monkeypatch.setattr(change_cmd, "client_or_none", lambda _: object())
+    monkeypatch.setattr(changing, "look_without_nodes", lambda *_: look)
+    monkeypatch.setattr(change_cmd, "_tell_plan", lambda shown: said.append(shown.cluster))
+    monkeypatch.setattr(change_cmd, "carry_out", lambda *_, quiet, **__: said.append(f"quiet {quiet}") or 0)
+    monkeypatch.setattr("click.prompt", answer)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    ended = gangline("destroy", "c.yaml")
+    assert ended.code == code
+    assert said[:2] == ["lab", "Type the name of the cluster (lab)"]
+    assert said[2:] == ([] if code else ["quiet True"])
+    assert "run it again" not in ended.err, "nothing was begun"
 
 
 # --- which hosts are looked at ----------------------------------------------------------------------------------------
