@@ -67,7 +67,7 @@ _host_keys = click.option(
     help="Save the plan for `gangline apply --plan`.",
 )
 @click.option("--detailed-exitcode", is_flag=True, help="Exit code 3 if there are changes.")
-@click.option("--no-look", is_flag=True, help="Do not look at hosts: they count as being what was recorded.")
+@click.option("--no-look", is_flag=True, help="Do not look at hosts and aws sites: hosts count as recorded.")
 @options.limit
 @options.consent
 @options.defer
@@ -85,8 +85,9 @@ def plan(
 ) -> int:
     """Show what `apply` would change; change nothing.
 
-    The file is compared with what was recorded and with what is on the hosts now. Without a controller everything is
-    new. A saved plan applies only while file, record and hosts are as they were.
+    The file is compared with what was recorded and with what is on hosts and aws sites now. Without a controller
+    everything is new. A saved plan applies only while file, record, hosts and sites are as they were. Exit code 0 also
+    where `apply` would refuse the plan: it says so.
     """
     from orchestrator.cli.changing import look
 
