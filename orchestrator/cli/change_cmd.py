@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 DIFFERS = 3
 PARTLY = 4
+NOT_AGREED = "destroy.not-agreed"
 
 _host_keys = click.option(
     "--accept-host-key",
@@ -66,7 +67,7 @@ _host_keys = click.option(
     help="Save the plan for `gangline apply --plan`.",
 )
 @click.option("--detailed-exitcode", is_flag=True, help="Exit code 3 if there are changes.")
-@click.option("--no-look", is_flag=True, help="Do not look at hosts: they count as being what was recorded.")
+@click.option("--no-look", is_flag=True, help="Do not look at hosts and aws sites: hosts count as recorded.")
 @options.limit
 @options.consent
 @options.defer
@@ -84,8 +85,9 @@ def plan(
 ) -> int:
     """Show what `apply` would change; change nothing.
 
-    The file is compared with what was recorded and with what is on the hosts now. Without a controller everything is
-    new. A saved plan applies only while file, record and hosts are as they were.
+    The file is compared with what was recorded and with what is on hosts and aws sites now. Without a controller
+    everything is new. A saved plan applies only while file, record, hosts and sites are as they were. Exit code 0 also
+    where `apply` would refuse the plan: it says so.
     """
     from orchestrator.cli.changing import look
 
@@ -347,6 +349,8 @@ def _tell(report: Report, found: Look, seconds: float) -> int:
         else f"; only on {safe(only)}"
     )
     words += f"; not done: {plural(len(report.skipped), 'step')}" if report.skipped else ""
+    unseen = len(found.plan.unseen)
+    words += f", but for {unseen:,} that could not be looked at" if unseen else ""
     note(words)
     if str(report.outcome) == "done" and not found.plan.unseen:
         return 0
@@ -388,7 +392,9 @@ def render(file: str, out: str) -> None:
 
 @verb(
     "destroy",
-    examples=[Example("gangline destroy cluster.yaml", "let all hosts go; asks for the cluster's name")],
+    examples=[
+        Example("gangline destroy cluster.yaml", "show what goes, ask for the cluster's name, let it go")
+    ],
 )
 @click.argument("file", metavar="FILE")
 @click.option(
@@ -398,10 +404,11 @@ def render(file: str, out: str) -> None:
 @options.skip
 @options.controller
 def destroy(file: str, name: str, consents: tuple[str, ...]) -> int:
-    """Let all hosts of a cluster go; their data stays.
+    """Let all hosts of a cluster go, and end what was bought; data stays.
 
-    They are drained by the policy of each pool, their agents are stopped, and they are forgotten. What was bought is
-    ended; storage that was made is kept unless it is named by --consent storage/NAME. The ledger stays.
+    Hosts are drained by the policy of each pool, their agents are stopped, and they are forgotten. Storage that was
+    made is kept unless it is named by --consent storage/NAME. The ledger stays. Exit code 4: something is left; run it
+    again.
     """
     from orchestrator.cli.changing import commit_of, look_without_nodes, read
 
@@ -409,18 +416,33 @@ def destroy(file: str, name: str, consents: tuple[str, ...]) -> int:
     client = client_or_none(file)
     if client is None:
         raise Unavailable("destroy.no-controller", "no controller of this cluster is known here")
-    given = name or (
-        click.prompt(f"Type the name of the cluster ({spec.name})", err=True) if sys.stdin.isatty() else ""
-    )
-    if given != spec.name:
-        raise Refused("destroy.not-agreed", "nothing was changed", f"give --yes {spec.name}")
+    asked = not name and sys.stdin.isatty()
+    if not asked and name != spec.name:
+        raise _not_agreed(spec)
     try:
-        code = carry_out(look_without_nodes(file, client, consents), client, commit_of(file), yes=True)
+        if asked:
+            _ask_for_name(look_without_nodes(file, client, consents))
+        # After the answer: nodes may have been bought meanwhile.
+        found = look_without_nodes(file, client, consents)
+        code = carry_out(found, client, commit_of(file), yes=True, quiet=asked)
         if spec.controller.host:
             note(
                 hosting.how_to_stop(spec.controller.host, "the controller runs on, since it keeps the ledger")
             )
         return code
-    except GanglineError:
-        note("run it again: it goes on from where it stopped")
+    except GanglineError as error:
+        if error.code != NOT_AGREED:
+            note("run it again: it goes on from where it stopped")
         raise
+
+
+def _ask_for_name(found: Look) -> None:
+    """Refused unless a person who has seen the plan types the cluster's name."""
+    _tell_plan(found.plan)
+    note("")
+    if click.prompt(f"Type the name of the cluster ({found.spec.name})", err=True) != found.spec.name:
+        raise _not_agreed(found.spec)
+
+
+def _not_agreed(spec: ClusterSpec) -> Refused:
+    return Refused(NOT_AGREED, "nothing was changed", f"give --yes {spec.name}")

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     "drift",
     examples=[
         Example(
-            "gangline drift cluster.yaml", "what differs on hosts from what was recorded; 3 if anything does"
+            "gangline drift cluster.yaml",
+            "what differs on hosts and aws sites from what was recorded; 3 if anything does",
         ),
-        Example("gangline drift cluster.yaml -o json", "by host and value, for a program"),
+        Example("gangline drift cluster.yaml -o json", "by host, site and value, for a program"),
     ],
 )
 @click.argument("file", metavar="FILE")
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
 @options.output("text", "json")
 @options.controller
 def drift(file: str, limit: str | None) -> int:
-    """Compare hosts with what they are to have; change nothing.
+    """Compare hosts and aws sites with what they are to have; change nothing.
 
+    Of an aws site it names what Pulumi has made and somebody has changed, not what somebody has put beside that.
     Exit code 0: none differs; 3: some do; 4: none does, but some could not be looked at. `gangline apply` puts them
     right; what is to stay goes into the file (the report says where).
     """
@@ -81,8 +83,15 @@ def _stacks_text(stacks: tuple[StackSight, ...]) -> None:
         for row in one.drift:
             what = "is gone" if row.op is StackOp.DELETE else f"differs: {', '.join(row.paths)}"
             sys.stdout.write(safe(f"site {one.site}: {short_kind(row.kind)} {row.name} {what}") + "\n")
-        count = len(one.drift)
-        note(f"site {one.site} looked at, {plural(count, 'resource') if count else 'nothing'} differs")
+        note(f"site {one.site} looked at, {_differing(len(one.drift))}")
+
+
+def _differing(count: int) -> str:
+    """How many resources, and what puts them right."""
+    if not count:
+        return "nothing differs"
+    differ = "differs" if count == 1 else "differ"
+    return f"{plural(count, 'resource')} {differ}; `gangline apply` reverts what differs"
 
 
 def _drift_text(sights: list[Sight]) -> None:

@@ -45,6 +45,7 @@ FATE = {
 SOURCE = {Source.SPEC: "", Source.DRIFT: "drift", Source.GANGLINE: "this version of Gangline"}
 _ON_HOST = re.compile(r"host\[[^\]]*\]\.?")
 MOST_JOBS = 20
+LONGEST_VALUE = 60
 
 
 def words(plan: ChangeSet) -> str:
@@ -153,9 +154,11 @@ def _values(change: Change) -> str:
 
 
 def _short(value: str) -> str:
-    """Texts of files are compared by a person in the file, not here."""
+    """Texts of files are compared by a person in the file, not here; of one long line the beginning is shown."""
     lines = value.splitlines()
-    return value if len(lines) <= 1 and len(value) <= 60 else f"({plural(len(lines), 'line')})"
+    if len(lines) > 1:
+        return f"({plural(len(lines), 'line')})"
+    return value if len(value) <= LONGEST_VALUE else f"{value[: LONGEST_VALUE - 1]}…"
 
 
 def _stack(sight: StackSight) -> str:

@@ -105,7 +105,7 @@ def _sight(account: Account, name: str) -> StackSight:
         with _installed():
             return _looked(account, name)
     except (InputError, Refused) as error:
-        return StackSight(name, faults=(_words(error),))
+        return StackSight(name, faults=("; ".join(filter(None, (_words(error), error.hint))),))
     except GanglineError as error:
         return StackSight(name, error=_words(error), hint=error.hint)
 
@@ -303,7 +303,7 @@ class Stacks:
     def _progress(self, site: str) -> Callable[[ResourceChange, bool], None]:
         def one(change: ResourceChange, done: bool) -> None:
             if done:
-                self._tell(f"{site}: {change.op} {change.name}")
+                self._tell(f"{site}: {change.op} {short_kind(change.type)} {change.name}")
 
         return one
 

@@ -216,9 +216,10 @@ def _money_limits(budget: Budget, pools: list[_Pool]) -> Iterator[_Limit]:
     if budget.scope.queue:
         return
     used = sum(one.cost.ceiling for one in pools if _within(one, budget.scope))
-    for limit in (budget.microusd_per_hour, budget.microusd_per_month // LONGEST_MONTH_H):
+    month = budget.microusd_per_month // LONGEST_MONTH_H
+    for field, limit in (("usd_per_hour", budget.microusd_per_hour), ("usd_per_month", month)):
         if limit:
-            yield _Limit(f"budgets[{budget.name}]", limit, used, MONEY)
+            yield _Limit(f"budgets[{budget.name}].{field}", limit, used, MONEY)
 
 
 def _within(one: _Pool, scope: Scope) -> bool:

@@ -187,6 +187,11 @@ RULES: tuple[Rule, ...] = (
     # --- what is bought is what its type says
     Rule(
         ("pools",),
+        lambda judged: judged.case.kind is ChangeKind.ADDED and _bought(judged) and bool(judged.row().nodes),
+        Effect(CONTROLLER, "its nodes are bought at once, by Pulumi, and join by themselves"),
+    ),
+    Rule(
+        ("pools",),
         lambda judged: judged.case.kind is ChangeKind.ADDED and _bought(judged),
         Effect(CONTROLLER, "its nodes are bought when work needs them"),
     ),

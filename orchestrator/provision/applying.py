@@ -24,6 +24,7 @@ from orchestrator.model.cluster import ClusterSpec, DrainThen, Pool, SiteKind
 from orchestrator.model.errors import Conflict, GanglineError, Unavailable
 from orchestrator.model.failpoints import failpoint
 from orchestrator.model.host import HostFacts
+from orchestrator.model.units import fold
 from orchestrator.provision.lease import Lease
 
 CHANGED = "changed"  # the mark of a node that is another machine, or has other GPUs, than was let in
@@ -342,9 +343,12 @@ class Applier:
 
     def _accept(self, step: PlanStep, names: list[str]) -> list[HostResult]:
         """Until each answers and is what its pool says."""
-        within_s = BOUGHT_S if step.pool in self._clouds else ACCEPT_S
+        bought = step.pool in self._clouds
+        within_s = BOUGHT_S if bought else ACCEPT_S
         deadline_us = self._clock.monotonic_us() + within_s * SECOND
         results: dict[str, HostResult] = {}
+        if bought:
+            self._tell(f"waiting for {fold(names)} to boot and join, {within_s // 60} minutes at most")
         while True:
             now = self._desk.nodes()
             for name in names:

@@ -18,6 +18,9 @@ from orchestrator.wire.faults import Loc, did_you_mean, problem, suggestion
 
 NUMBERS = ("size", "offerings")
 BOUGHT_ONLY = (*NUMBERS, "image", "root_volume", "public_address")
+ELASTIC = "`size` for nodes that are bought when work waits"
+FIXED = "`nodes` for some that are always there"
+WHAT_TO_BUY = "say what may be bought, as in offerings: [{type: p5.48xlarge, market: on_demand}]"
 RESERVED = (Market.CAPACITY_RESERVATION, Market.CAPACITY_BLOCK)
 
 
@@ -51,20 +54,25 @@ def _for_site(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]
         return
     bought = isinstance(site, AwsSite)
     fixed = bought and pool.nodes is not None
-    needed = ["nodes"] if not bought else ["offerings"] if fixed else ["size", "offerings"]
+    needed = ["offerings"] if bought else ["nodes"]
     for field in given(pool, *BOUGHT_ONLY) if not bought else ():
         advice = "its nodes are listed in `nodes`" if field in NUMBERS else "its nodes are not bought"
         yield _misplaced(pool, site.kind, (*loc, field), field, advice)
     if fixed and given(pool, "size"):
-        yield _misplaced(
-            pool, site.kind, (*loc, "size"), "size", "its nodes are fixed: they are listed in `nodes`"
+        advice = f"keep {FIXED}, or {ELASTIC}"
+        found = problem("spec.exclusive-fields", field="size", other="nodes", advice=advice)
+        yield Found((*loc, "size"), found, "key")
+    if bought and not fixed and not given(pool, "size"):
+        advice = f"add {ELASTIC}, or {FIXED}"
+        yield Found(
+            (*loc, "size"), problem("spec.needs-one-of", fields="size, nodes", advice=advice), "parent"
         )
     if not bought and pool.fabric is not None and given(pool.fabric, "placement"):
         loc_of = (*loc, "fabric", "placement")
         yield _misplaced(pool, site.kind, loc_of, "fabric.placement", "its nodes are not bought")
     for field in needed:
         if field not in pool.model_fields_set:
-            advice = f"a pool on a site of kind {site.kind} needs it"
+            advice = WHAT_TO_BUY if bought else f"a pool on a site of kind {site.kind} needs it"
             yield Found((*loc, field), problem("spec.missing-field", field=field, advice=advice), "parent")
     if bought and given(pool, "offerings") and not len(pool.offerings):
         yield Found((*loc, "offerings"), problem("spec.empty-value", what="a list of offerings"))
@@ -121,7 +129,7 @@ def _reservation(offering: OfferingDocument, loc: Loc) -> Iterator[Found]:
     if offering.market == Market.OWNED:
         advice = "owned nodes are listed in a pool of a metal site"
         found = problem(
-            "spec.not-for-kind", what="offering", kind="aws", field="market: owned", advice=advice
+            "spec.not-for-kind", what="pool on a site", kind="aws", field="market: owned", advice=advice
         )
         yield Found((*loc, "market"), found)
         return
@@ -132,9 +140,9 @@ def _reservation(offering: OfferingDocument, loc: Loc) -> Iterator[Found]:
             (*loc, "reservation"), problem("spec.missing-field", field="reservation", advice=advice), "parent"
         )
     if not reserved and offering.reservation is not None:
-        advice = "only reserved capacity has one"
+        advice = "remove it, or write market: capacity_reservation (or capacity_block)"
         found = problem(
-            "spec.not-for-kind", what="offering", kind=offering.market, field="reservation", advice=advice
+            "spec.not-for-kind", what="market", kind=offering.market, field="reservation", advice=advice
         )
         yield Found((*loc, "reservation"), found, "key")
 

@@ -83,13 +83,10 @@ def _number(value: Any, expected: str) -> int | float:
 
 
 def _no_number(value: Any, expected: str) -> PydanticCustomError:
-    quoted = isinstance(value, str) and re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value)
-    return refuse(
-        "spec.wrong-type",
-        expected=expected,
-        got=described(value),
-        advice="remove the quotes" if quoted else "",
-    )
+    text = value if isinstance(value, str) else ""
+    quoted = re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", text)
+    advice = "remove the quotes" if quoted else "write the number alone" if re.search("[0-9]", text) else ""
+    return refuse("spec.wrong-type", expected=expected, got=described(value), advice=advice)
 
 
 def _within(value: float, got: Any, low: float, high: float) -> None:

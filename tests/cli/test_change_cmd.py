@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from orchestrator.model.change import (
 from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind
 from orchestrator.model.errors import InputError, Refused
 from orchestrator.model.host import Desired, Drift, ItemKind, PoolDesired, Sight, Step
+from orchestrator.model.stack_sight import StackOp, StackRow, StackSight
 from orchestrator.planning.world import NodeNow, Recorded
 from orchestrator.provision.applying import Report
 from tests.cli.conftest import Said
@@ -205,9 +207,13 @@ def test_enough_good_hosts_are_enough_and_the_bad_ones_are_named(
     assert "h1: no route to host" in capsys.readouterr().err
 
 
-def test_a_host_that_nobody_could_look_at_is_not_called_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_nobody_could_look_at_is_not_called_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert ended(monkeypatch, Report("apply-3")) == 0
+    assert "1 of 1 pool as wanted\n" in capsys.readouterr().err
     assert ended(monkeypatch, Report("apply-3"), unseen=("h2: tcp: no answer",)) == 4
+    assert "1 of 1 pool as wanted, but for 1 that could not be looked at\n" in capsys.readouterr().err
 
 
 def test_a_refused_plan_is_shown_and_not_carried_out(
@@ -251,6 +257,31 @@ def test_an_apply_says_which_commit_its_file_is_of(file: Path, monkeypatch: pyte
     assert changing.commit_of("c.yaml") == head
     file.write_text(CLUSTER + "# another\n")
     assert changing.commit_of("c.yaml") == f"{head}+"
+
+
+@pytest.mark.parametrize(("typed", "code"), [("lab", 0), ("labs", 5)])
+def test_a_destroy_is_shown_before_the_name_is_asked_for(
+    gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
+) -> None:
+    said: list[str] = []
+    plan = ChangeSet("lab", "w", "r", "o", steps=(PlanStep("record", StepKind.RECORD, "the file"),))
+    look: Any = changing.Look(SPEC, Path(), None, None, plan)  # type: ignore[arg-type]
+
+    def answer(text: str, **_: Any) -> str:
+        said.append(text)
+        return typed
+
+    monkeypatch.setattr(change_cmd, "client_or_none", lambda _: object())
+    monkeypatch.setattr(changing, "look_without_nodes", lambda *_: look)
+    monkeypatch.setattr(change_cmd, "_tell_plan", lambda shown: said.append(shown.cluster))
+    monkeypatch.setattr(change_cmd, "carry_out", lambda *_, quiet, **__: said.append(f"quiet {quiet}") or 0)
+    monkeypatch.setattr("click.prompt", answer)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    ended = gangline("destroy", "c.yaml")
+    assert ended.code == code
+    assert said[:2] == ["lab", "Type the name of the cluster (lab)"]
+    assert said[2:] == ([] if code else ["quiet True"])
+    assert "run it again" not in ended.err, "nothing was begun"
 
 
 # --- which hosts are looked at ----------------------------------------------------------------------------------------
@@ -483,6 +514,25 @@ def test_drift_of_none_and_of_one(gangline: Run, file: Path, monkeypatch: pytest
     assert gangline("drift", "c.yaml").err == "2 hosts looked at, none differs\n"
     monkeypatch.setattr(looking, "drift_of", lambda *_: [seen("h1", FILE), seen("h2")])
     assert "2 hosts looked at, 1 differs; `gangline apply` reverts" in gangline("drift", "c.yaml").err
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "nothing differs\n"),
+        (1, "1 resource differs; `gangline apply` reverts what differs\n"),
+        (2, "2 resources differ; `gangline apply` reverts what differs\n"),
+    ],
+)
+def test_drift_of_an_aws_site_says_what_puts_it_right(
+    gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch, count: int, words: str
+) -> None:
+    rows = tuple(StackRow(StackOp.UPDATE, "aws:ec2/vpc:Vpc", f"vpc-{n}", ("tags",)) for n in range(count))
+    monkeypatch.setattr(looking, "drift_of", lambda *_: [])
+    monkeypatch.setattr(looking, "stack_drift_of", lambda *_: (StackSight("use1", drift=rows),))
+    said = gangline("drift", "c.yaml")
+    assert said.err == f"site use1 looked at, {words}"
+    assert said.code == (3 if count else 0)
 
 
 def test_a_plan_fits_a_terminal(gangline: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

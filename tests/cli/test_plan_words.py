@@ -196,3 +196,11 @@ def test_a_plan_for_some_hosts_says_so() -> None:
     said = plan_words.words(ChangeSet("lab", "w", "r", "o", only=("h1", "h2")))
     assert "only on h[1-2], as --limit says: all other hosts stay as they are" in said
     assert "--limit" not in plan_words.words(ChangeSet("lab", "w", "r", "o"))
+
+
+def test_of_a_long_value_the_beginning_is_shown_and_of_many_lines_their_number() -> None:
+    pool = change("pools[burst]", "", "{site: use1, offerings: [" + 50 * "x" + "]}")
+    text = change("file[/etc/motd].content", "", "a\nb")
+    shown = plan_words.words(plan(pool, text))
+    assert "  + pools[burst]: {site: use1, offerings: [" + 34 * "x" + "…  [in place]" in shown
+    assert "  + file[/etc/motd].content: (2 lines)  [in place]" in shown

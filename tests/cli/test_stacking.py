@@ -50,6 +50,8 @@ class Paper:
 
     def up(self, inputs: Any, progress: Any, find: Any) -> Any:
         self._do(f"up holding {','.join(sorted(inputs.held))}")
+        for done in (False, True):
+            progress(SimpleNamespace(op=ROW.op, type=ROW.kind, name=ROW.name), done)
         return SimpleNamespace(changes=(ROW,), adopted=("vpc",))
 
     def _do(self, what: str) -> None:
@@ -97,8 +99,8 @@ def test_what_is_asked_for_and_not_built_is_a_warning(paper: Paper) -> None:
     [
         (LOST, StackSight("use1", error="AWS can't be asked", hint="check the way to AWS")),
         (
-            InputError("aws.no-image", "there is no image", "", "sites[use1].image"),
-            StackSight("use1", faults=("sites[use1].image: there is no image",)),
+            InputError("aws.no-image", "there is no image", "name another", "sites[use1].image"),
+            StackSight("use1", faults=("sites[use1].image: there is no image; name another",)),
         ),
         (Refused("aws.holds-data", "fast holds data"), StackSight("use1", faults=("fast holds data",))),
     ],
@@ -159,7 +161,10 @@ def test_a_site_is_brought_as_it_is_now_and_what_is_held_stays(paper: Paper) -> 
     result = Stacks(account(), said.append).bring("use1", frozenset({"t-1"}))
     assert (result.host, result.ok, result.changed) == ("use1", True, 1)
     assert paper.done == ["refresh", "up holding t-1"]
-    assert said == ["use1: vpc was made by a run that was killed, and is taken over"]
+    assert said == [
+        "use1: create Vpc vpc",
+        "use1: vpc was made by a run that was killed, and is taken over",
+    ]
 
 
 def test_what_fails_is_one_sentence(paper: Paper) -> None:

@@ -328,19 +328,24 @@ def test_a_window_of_a_budget_binds_before_its_domain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "headroom"),
+    ("budget", "field", "headroom"),
     [
-        (Budget("b", microusd_per_hour=200 * DOLLAR), 40 * DOLLAR),
-        (Budget("b", scope=Scope(site="use1"), microusd_per_hour=100 * DOLLAR), -60 * DOLLAR),
-        (Budget("b", scope=Scope(pool="b"), microusd_per_month=744 * 170 * DOLLAR), 10 * DOLLAR),
+        (Budget("b", microusd_per_hour=200 * DOLLAR), "usd_per_hour", 40 * DOLLAR),
+        (Budget("b", scope=Scope(site="use1"), microusd_per_hour=100 * DOLLAR), "usd_per_hour", -60 * DOLLAR),
+        (
+            Budget("b", scope=Scope(pool="b"), microusd_per_month=744 * 170 * DOLLAR),
+            "usd_per_month",
+            10 * DOLLAR,
+        ),
     ],
 )
-def test_a_budget_on_money_binds(budget: Budget, headroom: int) -> None:
+def test_a_budget_on_money_binds_by_its_field(budget: Budget, field: str, headroom: int) -> None:
     spec = replace(cloud(Offering(("a.big",), Market.ON_DEMAND)), budgets=(budget,))
 
     made = figures(None, spec, CATALOG, Workload(), NOW)
 
-    assert (made.binds, made.headroom, made.headroom_unit) == ("budgets[b]", headroom, "microusd_per_hour")
+    assert (made.binds, made.headroom) == (f"budgets[b].{field}", headroom)
+    assert made.headroom_unit == "microusd_per_hour"
 
 
 @pytest.mark.parametrize("scope", [Scope(queue="q"), Scope(site="elsewhere")])

@@ -140,3 +140,4 @@ def test_a_new_node_may_take_as_long_as_large_instances_do(joins: bool, outcome:
     report = applier.run(ChangeSet("c", "w", "r", "o", steps=steps))
     assert report.outcome is outcome
     assert joins or "never heard of, 1500 s after it was set up" in report.failed["t1"]
+    assert "waiting for t1 to boot and join, 25 minutes at most" in world.told

@@ -164,12 +164,12 @@ FAULTS: list[tuple[str, str, list[str]]] = [
         "nodes and size on aws",
         BOUGHT
         + "pools: [{name: p, site: u, nodes: a, size: {max: 1}, offerings: [{type: p5.48xlarge, market: on_demand}]}]",
-        ["pools[p].size spec.not-for-kind"],
+        ["pools[p].size spec.exclusive-fields"],
     ),
     (
         "neither size nor offerings on aws",
         "sites: [{name: u, kind: aws, region: us-east-1}]\npools: [{name: p, site: u}]",
-        ["pools[p].offerings spec.missing-field", "pools[p].size spec.missing-field"],
+        ["pools[p].offerings spec.missing-field", "pools[p].size spec.needs-one-of"],
     ),
     (
         "min over max",

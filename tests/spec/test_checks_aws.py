@@ -399,3 +399,50 @@ def test_the_numbers_of_a_network_that_is_too_small_are_right() -> None:
 def test_money_reaches_fixed_nodes(budget: str, wanted: list[str]) -> None:
     body = pool(offer("p5.48xlarge"), "nodes: 'a[1-3]'") + f"\nbudgets: [{{name: m, {budget}}}]"
     assert said(body) == wanted
+
+
+@pytest.mark.parametrize(
+    ("fields", "offered", "message", "hint"),
+    [
+        (
+            "nodes: a, size: {max: 1}, ",
+            "{type: p5.48xlarge, market: on_demand}",
+            "'size' and 'nodes' can't be given together",
+            "keep `nodes` for some that are always there, or `size` for nodes that are bought when work waits",
+        ),
+        (
+            "",
+            "{type: p5.48xlarge, market: on_demand}",
+            "one of size, nodes must be given",
+            "add `size` for nodes that are bought when work waits, or `nodes` for some that are always there",
+        ),
+        (
+            "nodes: a, ",
+            "",
+            "the field 'offerings' is missing",
+            "say what may be bought, as in offerings: [{type: p5.48xlarge, market: on_demand}]",
+        ),
+        (
+            "size: {max: 1}, ",
+            "{type: p5.48xlarge, market: on_demand, reservation: cr-0123456789abcdef0}",
+            "a market of kind on_demand has no 'reservation'",
+            "remove it, or write market: capacity_reservation (or capacity_block)",
+        ),
+        (
+            "size: {max: 1}, ",
+            "{type: p5.48xlarge, market: on_demand, max_usd_per_hour: $30}",
+            "expected a number, got the text '$30'",
+            "write the number alone",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_bought_pool_says_what_to_write(
+    fields: str, offered: str, message: str, hint: str
+) -> None:
+    offerings = f", offerings: [{offered}]" if offered else ""
+    body = (
+        "sites: [{name: u, kind: aws, region: us-east-1}]\n"
+        f"pools: [{{name: p, {fields}site: u{offerings}}}]\n"
+    )
+    (error,) = cluster_errors(HEAD + body)
+    assert (error.message, error.hint) == (message, hint)
