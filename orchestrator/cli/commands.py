@@ -27,7 +27,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         ),
         "plan": _at("change_cmd", "plan", "Show what `apply` would change; change nothing."),
         "apply": _at("change_cmd", "apply", "Make the cluster what its file says."),
-        "drift": _at("drift_cmd", "drift", "Compare hosts with what they are to have; change nothing."),
+        "drift": _at("drift_cmd", "drift", "Compare hosts and aws sites with what they are to have; change nothing."),
         "render": _at(
             "change_cmd",
             "render",
