@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Network, ip_network
+from unicodedata import category
 
 from orchestrator.model.catalog import InstanceType
 from orchestrator.model.cluster import FabricKind, Market, Nat, PlacementGroup
 from orchestrator.spec.checks_pools import RESERVED
-from orchestrator.spec.context import Context, given, reference, rows, run, sure
+from orchestrator.spec.context import Context, given, reference, rows, run, sure, twice
 from orchestrator.spec.reading import Found
 from orchestrator.wire.cluster_pools import OfferingDocument, PoolDocument
 from orchestrator.wire.cluster_sites import AwsSite
@@ -29,6 +30,7 @@ TAKEN_IN_SUBNET = 5  # addresses of each subnet that AWS keeps (VPC user guide, 
 ZONES_OF_A_REGION = 6  # the most that any region has: us-east-1
 MOST_TAGS = 40  # of the 50 that EC2 allows on a resource; the rest is for Gangline's own marks
 LEAST_BOOT_S = 60
+TAG_SIGNS = "_.:/=+-@"  # besides letters, digits and spaces of any script (IAM, "Rules for tagging")
 _PLAIN_ZONE = re.compile(r"[a-h]")
 _LOCAL_ZONE = re.compile(r"-[a-z0-9]{2,12}-[0-9][a-z]")  # local and wavelength zones: us-east-1-dfw-2a
 
@@ -252,9 +254,43 @@ def networks(context: Context) -> Iterator[Found]:
         if isinstance(site, AwsSite):
             loc: Loc = ("sites", index)
             checks: tuple[Callable[..., Iterator[Found]], ...]
-            checks = (_zone_letters, _kept_network, _subnet_zones, _subnet_ids, _key_region, _tags, _backend)
+            checks = (_zone_letters, _kept_network, _subnet_zones, _subnet_ids, _key_region, _endpoints)
+            checks = (*checks, _tags, _tag_signs, _backend)
             yield from run(checks, site, loc)
             yield from run((_vpc_size, _jobs_inside), context, site, (*loc, "vpc"))
+
+
+def names_in_the_account(context: Context) -> Iterator[Found]:
+    """What AWS knows by its name has those of its site and pool in it, one behind the other: `a` and `b-c` is `a-b` and
+    `c`. Names of roles are the same in capitals, and hold in all regions."""
+    regions: dict[str, str] = {}
+    for index, site in rows(context.document.sites):
+        if isinstance(site, AwsSite):
+            yield from run((_site_meets,), site, regions, ("sites", index))
+    taken: dict[tuple[str, str], tuple[str, str]] = {}
+    for index, pool in rows(context.document.pools):
+        yield from run((_pool_meets,), pool, regions, taken, ("pools", index))
+
+
+def _site_meets(site: AwsSite, regions: dict[str, str], loc: Loc) -> Iterator[Found]:
+    sure(site.name, site.region)
+    other = next((one for one in regions if one != site.name and one.lower() == site.name.lower()), None)
+    regions.setdefault(site.name, site.region)
+    if other is not None:
+        yield Found((*loc, "name"), problem("spec.duplicate-name", name=site.name, what=f"site, {other}"))
+
+
+def _pool_meets(
+    pool: PoolDocument, regions: dict[str, str], taken: dict[tuple[str, str], tuple[str, str]], loc: Loc
+) -> Iterator[Found]:
+    sure(pool.site, pool.name)
+    if pool.site not in regions:
+        return
+    mine, there = (pool.site, pool.name), f"{pool.site}-{pool.name}"
+    other = taken.setdefault((regions[pool.site], there), mine)
+    if other[0] != pool.site:
+        what = f"pool in the account, {other[1]} of site {other[0]}"
+        yield Found((*loc, "name"), problem("spec.duplicate-name", name=there, what=what))
 
 
 def _zone_letters(site: AwsSite, loc: Loc) -> Iterator[Found]:
@@ -331,6 +367,24 @@ def _key_region(site: AwsSite, loc: Loc) -> Iterator[Found]:
             yield Found((*loc, field), problem("spec.arn-elsewhere", got=shown(arn), advice=advice))
 
 
+def _endpoints(site: AwsSite, loc: Loc) -> Iterator[Found]:
+    """A network has one way to a service."""
+    yield from twice((*loc, "vpc", "endpoints"), site.vpc.endpoints)
+
+
+def _tag_signs(site: AwsSite, loc: Loc) -> Iterator[Found]:
+    """All kinds of things get the tags. EC2 takes any text, and IAM, FSx and others would refuse it in the middle."""
+    for key, value in site.tags.items():
+        sure(key, value)
+        wrong = [one for one in value if one not in TAG_SIGNS and category(one)[0] not in "LNZ"]
+        if wrong:
+            advice = f"{shown(wrong[0])} is none: letters, digits, spaces and {TAG_SIGNS} are"
+            yield Found((*loc, "tags", key), problem("spec.bad-text", got=shown(value), advice=advice))
+        if key.lower().startswith("aws:"):
+            advice = "names that begin with aws: are taken, in capitals too"
+            yield Found((*loc, "tags", key), problem("spec.bad-name", got=shown(key), advice=advice), "key")
+
+
 def _tags(site: AwsSite, loc: Loc) -> Iterator[Found]:
     if len(site.tags) > MOST_TAGS:
         advice = f"at most {MOST_TAGS}: EC2 allows 50 on a resource, with Gangline's own"
@@ -387,4 +441,4 @@ def _jobs_inside(_context: Context, site: AwsSite, loc: Loc) -> Iterator[Found]:
         yield Found((*loc[:2], "network", "jobs"), found)
 
 
-NAMES = (controller_instance, bought, networks)
+NAMES = (controller_instance, bought, networks, names_in_the_account)

@@ -31,6 +31,14 @@ def nodes(count: int) -> str:
     return f"[{{name: p, site: u, size: {{max: {count}}}, offerings: [{offer('p5.48xlarge')}]}}]"
 
 
+def two_names(region: str) -> str:
+    """Pools b-c of site a and c of site a-b, the latter in that region."""
+    sites = f"{{name: a, kind: aws, region: us-east-1}}, {{name: a-b, kind: aws, region: {region}}}"
+    more = f"size: {{max: 2}}, offerings: [{offer('p5.48xlarge')}]"
+    pools = f"{{name: b-c, site: a, {more}}}, {{name: c, site: a-b, {more}}}"
+    return f"sites: [{sites}]\npools: [{pools}]"
+
+
 EFA = "size: {max: 2}, fabric: {kind: efa}"
 CLOSE = "size: {max: 2}, fabric: {kind: efa, placement: cluster}"
 ETHERNET_CLOSE = "size: {max: 2}, cores: 4, fabric: {kind: ethernet, placement: cluster}"
@@ -38,6 +46,24 @@ SUBNET = "subnet-0123456789abcdef"
 KEPT = "vpc: {id: vpc-0123456789abcdef0, subnets: "
 
 FAULTS: list[tuple[str, str, list[str]]] = [
+    # --- names in the account ---
+    (
+        "pools of two sites that have one name there",
+        two_names("us-east-1"),
+        ["pools[c].name spec.duplicate-name"],
+    ),
+    (
+        "sites that differ in capitals alone",
+        "sites: [{name: a, kind: aws, region: us-east-1}, {name: A, kind: aws, region: us-west-2}]\npools: []",
+        ["sites[A].name spec.duplicate-name"],
+    ),
+    ("a tag that IAM refuses", site("tags: {owner: 'a, b'}"), ["sites[u].tags.owner spec.bad-text"]),
+    ("a tag of AWS's own", site("tags: {'AWS:x': y}"), ['sites[u].tags["AWS:x"] spec.bad-name']),
+    (
+        "one service twice",
+        site("vpc: {endpoints: [s3, ec2, s3]}"),
+        ["sites[u].vpc.endpoints[2] spec.duplicate-item"],
+    ),
     # --- types ---
     (
         "a type that nobody knows",
@@ -311,6 +337,11 @@ SOUND: list[tuple[str, str]] = [
     (
         "the boundary that AWS itself keeps",
         site("permissions_boundary: 'arn:aws:iam::aws:policy/PowerUserAccess'"),
+    ),
+    ("tags in any script", site("tags: {team: 'Größe 5 / 東京 = a+b@c.d:e-f_g'}")),
+    (
+        "the same in two regions",
+        two_names("us-west-2"),
     ),
     ("a local zone", site("zones: [us-east-1a, us-east-1-dfw-2a]")),
     ("a subnet for each zone that is named", site(f"zones: [us-east-1a], {KEPT}{{us-east-1a: {SUBNET}0}}}}")),
