@@ -19,7 +19,7 @@ from orchestrator.model.prices import iso, microseconds
 KIND = "PriceList"
 API_VERSION = "gangline/v1"
 LARGEST = 16 * 2**20  # bytes; a region's rows of all types and zones are some 100 kB
-MICRO = 1_000_000
+MICRO, MOST_USD = 1_000_000, 1e6
 
 Rows = dict[str, list[DatedPrice]]
 
@@ -70,9 +70,14 @@ def _rows(data: dict[str, Any]) -> Rows:
 
 
 def _micro(usd: object) -> int:
-    if isinstance(usd, bool) or not isinstance(usd, (int, float)) or not 0 < usd < 1e6:
+    if isinstance(usd, bool) or not isinstance(usd, (int, float)) or not micro(usd):
         raise ValueError(f"{usd!r} is no price")
-    return round(usd * MICRO)
+    return micro(usd)
+
+
+def micro(usd: float) -> int:
+    """Micro-dollars; 0 for what nothing costs an hour: nothing, less than that, no number, a million dollars."""
+    return round(usd * MICRO) if 0 < usd < MOST_USD else 0
 
 
 def write_file(folder: Path, region: str, rows: Mapping[str, Sequence[DatedPrice]]) -> Path:

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from orchestrator.catalog.files import Rows
+from orchestrator.catalog.files import Rows, micro
 from orchestrator.model.catalog import Catalog, DatedPrice
 from orchestrator.model.cluster_words import Market
 from orchestrator.model.errors import InputError
 from orchestrator.model.prices import iso
 
-MICRO = 1_000_000
 AT_ONCE = 4  # requests; the price API allows few a second
 CONNECT_S, READ_S = 5, 20
 RETRIES = 5  # of one request, with the SDK's own growing pauses
@@ -186,7 +185,7 @@ def _hourly(product: dict[str, Any], name: str) -> list[int]:
     terms = product.get("terms", {}).get("OnDemand", {}).values()
     found = [one for term in terms for one in term.get("priceDimensions", {}).values()]
     prices = [
-        round(float(one["pricePerUnit"]["USD"]) * MICRO)
+        micro(float(one["pricePerUnit"]["USD"]))
         for one in found
         if one.get("unit") == "Hrs" and "USD" in one.get("pricePerUnit", {})
     ]
@@ -206,7 +205,7 @@ def _spot(region: str, types: Sequence[str], now_us: int, make: Clients) -> Rows
     source = f"{SPOT_API}, {iso(now_us)}"
     rows: Rows = {}
     for (name, zone), point in sorted(newest.items()):
-        price = round(float(point["SpotPrice"]) * MICRO)
+        price = micro(float(point["SpotPrice"]))
         if name in types and price > 0:
             rows.setdefault(name, []).append(DatedPrice(Market.SPOT, region, price, now_us, source, zone))
     return rows

@@ -14,7 +14,7 @@ from unicodedata import category
 from orchestrator.model.catalog import InstanceType
 from orchestrator.model.cluster import FabricKind, Market, Nat, PlacementGroup
 from orchestrator.spec.checks_pools import RESERVED
-from orchestrator.spec.context import Context, given, reference, rows, run, sure
+from orchestrator.spec.context import Context, given, reference, rows, run, sure, twice
 from orchestrator.spec.reading import Found
 from orchestrator.wire.cluster_pools import OfferingDocument, PoolDocument
 from orchestrator.wire.cluster_sites import AwsSite
@@ -263,24 +263,34 @@ def networks(context: Context) -> Iterator[Found]:
 def names_in_the_account(context: Context) -> Iterator[Found]:
     """What AWS knows by its name has those of its site and pool in it, one behind the other: `a` and `b-c` is `a-b` and
     `c`. Names of roles are the same in capitals, and hold in all regions."""
-    sites = [(index, site) for index, site in rows(context.document.sites) if isinstance(site, AwsSite)]
-    seen: dict[str, str] = {}
-    for index, site in sites:
-        sure(site.name)
-        if seen.setdefault(site.name.lower(), site.name) != site.name:
-            found = problem("spec.duplicate-name", name=site.name, what=f"site ({seen[site.name.lower()]})")
-            yield Found(("sites", index, "name"), found)
-    regions = {site.name: site.region for _, site in sites}
+    regions: dict[str, str] = {}
+    for index, site in rows(context.document.sites):
+        if isinstance(site, AwsSite):
+            yield from run((_site_meets,), site, regions, ("sites", index))
     taken: dict[tuple[str, str], tuple[str, str]] = {}
     for index, pool in rows(context.document.pools):
-        if pool.site not in regions:
-            continue
-        mine = (pool.site, pool.name)
-        other = taken.setdefault((regions[pool.site], "-".join(mine)), mine)
-        if other != mine:
-            what = f"pool there: {other[1]} of site {other[0]} is the same in the account"
-            found = problem("spec.duplicate-name", name="-".join(mine), what=what)
-            yield Found(("pools", index, "name"), found)
+        yield from run((_pool_meets,), pool, regions, taken, ("pools", index))
+
+
+def _site_meets(site: AwsSite, regions: dict[str, str], loc: Loc) -> Iterator[Found]:
+    sure(site.name, site.region)
+    other = next((one for one in regions if one != site.name and one.lower() == site.name.lower()), None)
+    regions.setdefault(site.name, site.region)
+    if other is not None:
+        yield Found((*loc, "name"), problem("spec.duplicate-name", name=site.name, what=f"site, {other}"))
+
+
+def _pool_meets(
+    pool: PoolDocument, regions: dict[str, str], taken: dict[tuple[str, str], tuple[str, str]], loc: Loc
+) -> Iterator[Found]:
+    sure(pool.site, pool.name)
+    if pool.site not in regions:
+        return
+    mine, there = (pool.site, pool.name), f"{pool.site}-{pool.name}"
+    other = taken.setdefault((regions[pool.site], there), mine)
+    if other[0] != pool.site:
+        what = f"pool in the account, {other[1]} of site {other[0]}"
+        yield Found((*loc, "name"), problem("spec.duplicate-name", name=there, what=what))
 
 
 def _zone_letters(site: AwsSite, loc: Loc) -> Iterator[Found]:
@@ -359,10 +369,7 @@ def _key_region(site: AwsSite, loc: Loc) -> Iterator[Found]:
 
 def _endpoints(site: AwsSite, loc: Loc) -> Iterator[Found]:
     """A network has one way to a service."""
-    known = [one for _, one in rows(site.vpc.endpoints)]
-    for index, one in rows(site.vpc.endpoints):
-        if one in known[:index]:
-            yield Found((*loc, "vpc", "endpoints", index), problem("spec.duplicate-item", name=one))
+    yield from twice((*loc, "vpc", "endpoints"), site.vpc.endpoints)
 
 
 def _tag_signs(site: AwsSite, loc: Loc) -> Iterator[Found]:

@@ -148,6 +148,20 @@ def test_what_is_free_or_of_another_unit_is_no_price(aws: Aws) -> None:
     assert (done.came, done.moved) == (0, ())
 
 
+@pytest.mark.parametrize("usd", ["Infinity", "NaN", "-1", "99999999.0", "0.0000000001"])
+def test_what_nothing_costs_is_no_price(aws: Aws, tmp_path: Path, usd: str) -> None:
+    """Kept, it would end every later command that reads the prices, or make an instance free."""
+    aws.lists(product("p5.48xlarge", usd))
+    aws.lists(product("p5e.48xlarge", "3"))
+    aws.spots(point("p5.48xlarge", "us-east-1a", usd, 1))
+
+    done = refresh("us-east-1", known(), NOW, aws.client)
+
+    assert [(one.type, one.now) for one in done.moved] == [("p5e.48xlarge", 3_000_000)]
+    write_file(tmp_path, "us-east-1", done.rows)
+    assert catalog.load(tmp_path).instances["p5.48xlarge"].prices == known().instances["p5.48xlarge"].prices
+
+
 def test_a_region_is_asked_about_where_the_price_list_answers(aws: Aws) -> None:
     for _ in MARKETS:
         aws.lists()
@@ -264,6 +278,8 @@ def _edited(change: Callable[[dict[str, Any]], object]) -> str:
         _edited(lambda data: data.update(kind="Job")),
         _edited(lambda data: data["prices"][0].update(usd_per_hour="cheap")),
         _edited(lambda data: data["prices"][0].update(usd_per_hour=-1)),
+        _edited(lambda data: data["prices"][0].update(usd_per_hour=float("nan"))),
+        _edited(lambda data: data["prices"][0].update(usd_per_hour=1e-9)),
         _edited(lambda data: data["prices"][0].update(market="cheap")),
         _edited(lambda data: data["prices"][0].update(as_of="yesterday")),
         _edited(lambda data: data["prices"][0].update(as_of="2026-01-01T00:00:00+02:00")),

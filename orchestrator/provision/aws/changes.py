@@ -151,6 +151,14 @@ IN_USE = (
 _HINTS: tuple[tuple[str, str], ...] = (
     (r"incorrect passphrase|passphrase must be set", _OTHER_PHRASE),
     (
+        r"failed to load checkpoint",
+        "the stack's record is damaged: make room on its disk, and put back a whole copy, as the one beside it, .bak",
+    ),
+    (
+        r"failed to save snapshot",
+        "the stack's record could not be written: make room on its disk, then run it again",
+    ),
+    (
         r"resource plugin|find plugin|load plugin",
         "`pulumi plugin install resource aws` fetches what is missing",
     ),

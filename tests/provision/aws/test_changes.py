@@ -63,6 +63,24 @@ def test_what_the_record_protects_holds_data_where_it_is_of_such_a_type() -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("failed to load checkpoint: place 1: unexpected end of JSON input", ".bak"),
+        ("pre-step event returned an error: failed to save snapshot: write: no space left", "make room"),
+    ],
+)
+def test_a_record_that_is_damaged_or_not_written_is_not_answered_with_run_it_again(
+    words: str, hint: str
+) -> None:
+    """What was made is not recorded then (the engine's words, seen on a full disk)."""
+    error = failed(Listener(), f"stderr: error: {words}", "reading the record")
+    assert isinstance(error, Unavailable)
+    assert words.split(":", maxsplit=1)[0] in error.message
+    assert hint in error.hint
+    assert "what was made is recorded" not in error.hint
+
+
 def test_what_an_edit_would_replace_holds_data_too() -> None:
     """The engine has other words for a replacement (step_generator.go of 3.274)."""
     words = (
