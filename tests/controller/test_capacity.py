@@ -317,6 +317,38 @@ def test_instances_that_nobody_knows_are_ended_after_a_grace(tmp_path: Path) -> 
     assert world.known() == [one for one in world.sky.alive() if one != other.id]
 
 
+def ends_after(world: CloudWorld, state: CloudState, seconds: int = 100) -> list[tuple[str, ...]]:
+    """What is told to end by two looks that find a stranger in that state, so far apart."""
+    found = (CloudInstance("i-stranger", "intent-0", state, "", 1, ""),)
+    world.hands.tasks = []
+    for wait_s in (0, seconds):
+        world.wait(wait_s)
+        world.do(commands.Looked("use1", world.clock.monotonic_us(), found))
+    return [task.ids for task in world.hands.tasks if isinstance(task, End)]
+
+
+@pytest.mark.parametrize(
+    ("state", "ended"),
+    [
+        (CloudState.RUNNING, True),
+        (CloudState.PENDING, True),
+        (CloudState.ENDING, False),
+        (CloudState.GONE, False),
+    ],
+)
+def test_only_a_stranger_that_lives_is_ended(tmp_path: Path, state: CloudState, ended: bool) -> None:
+    assert ends_after(world_of(tmp_path), state) == ([("i-stranger",)] if ended else [])
+
+
+def test_what_a_backup_does_not_know_is_left_alone_until_it_is_recovered(tmp_path: Path) -> None:
+    """It may be what was bought after the backup was made, with work on it."""
+    world = world_of(tmp_path)
+    world.core._desk.state.recovering = True
+    assert ends_after(world, CloudState.RUNNING) == []
+    world.core._desk.state.recovering = False
+    assert ends_after(world, CloudState.RUNNING) == [("i-stranger",)]
+
+
 def test_looks_at_other_sites_neither_stop_nor_speed_the_clock_of_a_stranger(tmp_path: Path) -> None:
     world = two_sites(tmp_path)
     ended = []
