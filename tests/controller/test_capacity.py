@@ -522,6 +522,23 @@ def test_a_node_that_is_less_than_was_asked_for_is_not_proved(tmp_path: Path) ->
     assert world.state.boot_failures == {"burst": 1}
 
 
+def test_a_node_that_joins_after_its_time_was_up_is_no_proof(tmp_path: Path) -> None:
+    """It is being ended already; what the pool's boots are like, it says nothing of."""
+    world = world_of(tmp_path, boot_s=100)
+    world.submit(job(nodes=1, gpus=8))
+    world.calm()
+    world.sky.stubborn = True
+    world.pass_s(120)
+    (fleet,) = [
+        each for each in world.state.fleets.values() if each.instances and each.instances[0].releasing_us
+    ]
+    (late,) = fleet.instances
+    world.boot(late.node)
+    world.calm()
+    assert world.state.nodes[late.node].facts is not None
+    assert (late.proved_us, world.state.boot_failures) == (0, {"burst": 1})
+
+
 def test_a_spot_notice_ends_work_in_its_own_way_and_it_waits_again(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.submit(job(nodes=2, gpus=8, stop=Stop("SIGUSR1", "all", 600)))
@@ -533,6 +550,8 @@ def test_a_spot_notice_ends_work_in_its_own_way_and_it_waits_again(tmp_path: Pat
     assert attempt is not None
     assert attempt.ending is not None
     assert (attempt.ending.order.signal, attempt.ending.order.grace_s) == ("SIGUSR1", 110)
+    world.interrupt("burst-2", 60)
+    assert attempt.ending.order.grace_s == 110, "it was told, and is not told anew by each of its nodes"
     world.settle()
     assert world.state.jobs[gang].state is JobState.WAITING
     assert world.state.jobs[gang].failures == {}
