@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.autoscale import Policy
+from orchestrator.autoscale.backoff import retry_us
 from orchestrator.ledger import events
 from orchestrator.model.attempt import JobState
 from orchestrator.model.capacity import NEVER_US, Circuit, ErrorClass, Halt, Offer, Shape
@@ -113,8 +114,14 @@ CASES: dict[str, Case] = {
         {1: "wait.budget"},
         hybrid(elastic(), budgets=(budget(month=500),)),
     ),
+    "a job that is over a second too late for the month": Case(
+        [job(nodes=1, gpus=8, time_limit_s=10 * HOUR_S - 2400 + 1)],
+        [],
+        {1: "wait.budget"},
+        hybrid(elastic(), budgets=(budget(month=500),)),
+    ),
     "a shorter job fits into the month": Case(
-        [job(nodes=1, gpus=8, time_limit_s=9 * HOUR_S)],  # and 40 minutes to boot, to idle and to leave
+        [job(nodes=1, gpus=8, time_limit_s=10 * HOUR_S - 2400)],  # 40 minutes to boot, to idle and to leave
         [("on_demand", A, 1, 1)],
         {},
         hybrid(elastic(), budgets=(budget(month=500),)),
@@ -186,6 +193,20 @@ CASES: dict[str, Case] = {
         [("on_demand", A, 2, 1)],
         {},
         offers=(offer("capacity_reservation", reservation="cr-1", slots=1), offer()),
+    ),
+    "a reservation is debited in the pass": Case(
+        [job(nodes=1, gpus=8)] * 2,
+        [("capacity_reservation", A, 1, 1), ("on_demand", A, 1, 2)],
+        {},
+        offers=(offer("capacity_reservation", reservation="cr-1", slots=1), offer()),
+    ),
+    "money is the reason where what is cheap enough rests": Case(
+        [job(nodes=2, gpus=8)],
+        [],
+        {1: "wait.budget"},
+        hybrid(elastic(), budgets=(budget(hour=60),)),
+        TWO_MARKETS,
+        before=lambda scene: tried(scene, ErrorClass.CAPACITY),
     ),
     "a capacity block that ends before the job is no use": Case(
         [job(nodes=1, gpus=8, time_limit_s=2 * HOUR_S)],
@@ -364,6 +385,70 @@ def test_a_shared_node_is_committed_until_its_last_job_must_be_over(hours: tuple
 
 
 # --- names, circuits ------------------------------------------------------------------------------------------
+
+
+def test_a_floor_is_committed_to_the_end_of_the_month() -> None:
+    """500 of the month's 550 dollars, though it is idle now: an hour on a second node has no room beside it."""
+    scene = Scene(hybrid(elastic(least=1), budgets=(budget(month=550),)), (offer(),))
+    scene.policy = Policy(scene.now_us, scene.now_us + 10 * HOUR_S * SECOND)
+    scene.bought()
+    gang = scene.submit(job(nodes=2, gpus=8, time_limit_s=HOUR_S))
+    assert kinds(scene) == []
+    assert scene.reason_of(gang).code == "wait.budget"
+
+
+def test_while_a_site_is_tried_again_nothing_else_is_asked_of_it() -> None:
+    """Though another pool of it could buy: what slowed it down was the site."""
+    scene = Scene(
+        hybrid(elastic(), elastic("other")),
+        (offer(), offer(zone=B), offer(pool="other"), offer(zone=B, pool="other")),
+    )
+    for _ in range(2):
+        scene.submit(GANG_OF_4)
+    for intent in scene.carry_out():
+        scene.refuse(intent, ErrorClass.THROTTLING)
+    scene.wait(61)
+    assert kinds(scene) == ["Buy"]
+    (intent,) = scene.carry_out()
+    assert kinds(scene) == []
+    scene.launch(intent)
+    assert kinds(scene) == ["Buy"]
+
+
+def test_a_proved_node_that_is_silent_is_not_waited_for() -> None:
+    scene = Scene()
+    first = scene.submit(job(nodes=1, gpus=8))
+    (node,) = scene.bought()
+    scene.look()
+    scene.end(first)
+    scene(events.NodeContact(node, Contact.UNREACHABLE))
+    scene.submit(job(nodes=1, gpus=8))
+    assert kinds(scene) == ["Buy"]
+
+
+def test_a_node_that_is_being_ended_is_no_part_of_a_floor() -> None:
+    """The next one is bought before it is gone, as far as the largest size lets."""
+    scene = Scene(hybrid(elastic(least=1, boot_s=100)))
+    scene.bought(ready=False)
+    scene.wait(100)
+    assert kinds(scene) == ["Release", "Buy"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "least_s", "most_s"),
+    [
+        (ErrorClass.CAPACITY, 60, 900),
+        (ErrorClass.QUOTA, 3600, 6 * 3600),
+        (ErrorClass.PRICE, 300, 1800),
+        (ErrorClass.THROTTLING, 5, 120),
+        (ErrorClass.AUTH, 300, 3600),
+    ],
+)
+def test_each_class_rests_for_its_own_time(fault: ErrorClass, least_s: int, most_s: int) -> None:
+    """Soon for lack of capacity, an hour at least for a quota; a quarter more at most, by the intent."""
+    for failures, wanted_s in ((1, least_s), (40, most_s)):
+        rest_us = retry_us(fault, failures, "intent-1", T0) - T0
+        assert wanted_s * SECOND <= rest_us < wanted_s * SECOND * 5 // 4
 
 
 def test_a_name_is_free_when_its_instance_is_gone() -> None:

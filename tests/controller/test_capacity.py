@@ -85,6 +85,10 @@ def test_the_intent_is_in_the_ledger_before_anybody_is_asked(tmp_path: Path) -> 
     world.cycle()
     assert kinds(world)[-1] == "capacity.intended"
     assert world.sky.calls == []
+    intent = ledger(world)[-1].body.intent
+    assert (intent.max_price, intent.job, intent.nodes[-1]) == (30_000_000, 1, "burst-4"), (
+        "what it may cost at most"
+    )
     world.turn()
     assert world.sky.calls == [
         event.body.intent.id for event in ledger(world) if event.type == "capacity.intended"
@@ -150,6 +154,18 @@ def test_refused_credentials_stop_everything_and_say_so(tmp_path: Path) -> None:
     assert len(world.sky.alive()) == 4
 
 
+def test_a_site_that_slows_the_controller_down_is_asked_less_and_less(tmp_path: Path) -> None:
+    """After 5, 10, 20 seconds and up to a quarter more; an answer of its own kind ends that."""
+    world = world_of(tmp_path)
+    world.sky.script = [ErrorClass.THROTTLING] * 4
+    world.submit(GANG_OF_4)
+    world.pass_s(60, step=1)
+    assert len(world.sky.calls) == 4
+    world.pass_s(40, step=1)
+    assert len(world.sky.alive()) == 4
+    assert world.state.halts == {}
+
+
 def test_an_answer_that_is_lost_is_found_by_its_mark(tmp_path: Path) -> None:
     """CreateFleet timed out after it had launched, and the new instances are not told of for a while."""
     world = world_of(tmp_path)
@@ -160,6 +176,56 @@ def test_an_answer_that_is_lost_is_found_by_its_mark(tmp_path: Path) -> None:
     assert world.known() == world.sky.alive()
 
 
+def test_instances_of_a_lost_answer_that_are_told_of_one_by_one_are_waited_for(tmp_path: Path) -> None:
+    """Two of them are seen at once: no part of a gang is taken or ended, and nothing is called again."""
+    world = world_of(tmp_path)
+    world.sky.script = ["silent"]
+    world.submit(GANG_OF_4)
+    world.cycle()
+    world.turn()
+    for late in ("i-0002", "i-0004"):
+        world.sky.machines[late].shown_us += 25 * SECOND
+    world.pass_s(20)
+    assert (world.known(), len(world.sky.alive()), len(world.sky.calls)) == ([], 4, 1)
+    world.pass_s(40)
+    assert (world.known(), len(world.sky.calls)) == (world.sky.alive(), 1)
+    assert len(world.sky.machines) == 4
+
+
+def test_part_of_a_gang_of_a_lost_answer_is_ended_and_so_is_what_is_told_of_late(tmp_path: Path) -> None:
+    """Three of four are all that several looks find; the fourth turns up when the gang has been bought elsewhere."""
+    world = world_of(tmp_path)
+    world.sky.script = ["silent"]
+    world.submit(GANG_OF_4)
+    world.cycle()
+    world.turn()
+    world.sky.machines["i-0004"].shown_us += 300 * SECOND
+    world.pass_s(120)
+    assert {one.market for one in world.sky.machines.values() if one.id in world.known()} == {"on_demand"}
+    assert [world.sky.machines[f"i-000{number}"].ended_us > 0 for number in (1, 2, 3, 4)] == [True] * 3 + [
+        False
+    ]
+    world.pass_s(500)
+    assert world.known() == world.sky.alive()
+    assert len(world.known()) == 4
+
+
+def test_a_look_from_before_the_call_says_nothing_of_it(tmp_path: Path) -> None:
+    world = world_of(tmp_path)
+    world.sky.script = ["lost"]
+    world.submit(GANG_OF_4)
+    world.cycle()
+    world.turn()
+    asked_us = world.clock.monotonic_us()
+    world.cycle()
+
+    def calls_after(look_us: int) -> int:
+        world.do(commands.Looked("use1", look_us, ()))
+        return len([task for task in world.hands.tasks if isinstance(task, Launch)])
+
+    assert [calls_after(asked_us - 1), calls_after(asked_us - 1), calls_after(asked_us)] == [0, 0, 1]
+
+
 def test_a_call_that_was_lost_is_repeated_under_its_token(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.sky.script = ["lost", "lost"]
@@ -167,6 +233,22 @@ def test_a_call_that_was_lost_is_repeated_under_its_token(tmp_path: Path) -> Non
     world.pass_s(120)
     assert len(set(world.sky.calls)) == 1
     assert len(world.sky.alive()) == 4
+
+
+def test_a_call_that_was_lost_is_not_repeated_for_another_file(tmp_path: Path) -> None:
+    """What the stack launches by is of another file by then: the same token with another request would be refused."""
+    world = world_of(tmp_path)
+    world.sky.script = ["lost"]
+    world.submit(GANG_OF_4)
+    world.cycle()
+    world.turn()
+    (old,) = world.sky.calls
+    pools = tuple(replace(each, image="ami-0fedcba9876543210") for each in world.spec.pools)
+    world.do(commands.ApplyCluster(replace(world.spec, pools=pools), "test"))
+    world.pass_s(300)
+    assert world.sky.calls.count(old) == 1
+    assert len(world.sky.alive()) == 4
+    assert world.known() == world.sky.alive()
 
 
 def test_a_cloud_that_never_answers_is_given_up(tmp_path: Path) -> None:
@@ -278,6 +360,38 @@ def test_instances_that_nobody_knows_are_ended_after_a_grace(tmp_path: Path) -> 
     assert world.known() == [one for one in world.sky.alive() if one != other.id]
 
 
+def ends_after(world: CloudWorld, state: CloudState, seconds: int = 100) -> list[tuple[str, ...]]:
+    """What is told to end by two looks that find a stranger in that state, so far apart."""
+    found = (CloudInstance("i-stranger", "intent-0", state, "", 1, ""),)
+    world.hands.tasks = []
+    for wait_s in (0, seconds):
+        world.wait(wait_s)
+        world.do(commands.Looked("use1", world.clock.monotonic_us(), found))
+    return [task.ids for task in world.hands.tasks if isinstance(task, End)]
+
+
+@pytest.mark.parametrize(
+    ("state", "ended"),
+    [
+        (CloudState.RUNNING, True),
+        (CloudState.PENDING, True),
+        (CloudState.ENDING, False),
+        (CloudState.GONE, False),
+    ],
+)
+def test_only_a_stranger_that_lives_is_ended(tmp_path: Path, state: CloudState, ended: bool) -> None:
+    assert ends_after(world_of(tmp_path), state) == ([("i-stranger",)] if ended else [])
+
+
+def test_what_a_backup_does_not_know_is_left_alone_until_it_is_recovered(tmp_path: Path) -> None:
+    """It may be what was bought after the backup was made, with work on it."""
+    world = world_of(tmp_path)
+    world.core._desk.state.recovering = True
+    assert ends_after(world, CloudState.RUNNING) == []
+    world.core._desk.state.recovering = False
+    assert ends_after(world, CloudState.RUNNING) == [("i-stranger",)]
+
+
 def test_looks_at_other_sites_neither_stop_nor_speed_the_clock_of_a_stranger(tmp_path: Path) -> None:
     world = two_sites(tmp_path)
     ended = []
@@ -317,6 +431,25 @@ def test_an_instance_that_is_not_told_of_is_gone_only_after_several_looks(tmp_pa
     world.pass_s(400)
     assert "i-0001" not in world.known()
     assert world.core._elastic.missed == {}, "looks without it are not counted for ever"
+
+
+def test_looks_that_follow_each_other_fast_prove_no_end(tmp_path: Path) -> None:
+    """Three looks and a minute and a half; one that finds it begins all anew."""
+    world = world_of(tmp_path)
+    world.submit(GANG_OF_4)
+    known = world.ready() and world.known()
+    world.wait(600)
+    there = world.sky.describe(world.state.uid, "use1")
+
+    def after(seconds: int, found: tuple[CloudInstance, ...] = ()) -> int:
+        world.wait(seconds)
+        world.do(commands.Looked("use1", world.clock.monotonic_us(), found))
+        return len(world.known())
+
+    assert [after(0), after(5), after(5), after(5)] == [4] * 4
+    assert [after(60, there), after(60), after(100)] == [4] * 3
+    assert after(15) == 0
+    assert len(known) == 4
 
 
 def test_a_member_that_dies_ends_the_gang(tmp_path: Path) -> None:
@@ -432,6 +565,23 @@ def test_a_node_that_is_less_than_was_asked_for_is_not_proved(tmp_path: Path) ->
     assert world.state.boot_failures == {"burst": 1}
 
 
+def test_a_node_that_joins_after_its_time_was_up_is_no_proof(tmp_path: Path) -> None:
+    """It is being ended already; what the pool's boots are like, it says nothing of."""
+    world = world_of(tmp_path, boot_s=100)
+    world.submit(job(nodes=1, gpus=8))
+    world.calm()
+    world.sky.stubborn = True
+    world.pass_s(120)
+    (fleet,) = [
+        each for each in world.state.fleets.values() if each.instances and each.instances[0].releasing_us
+    ]
+    (late,) = fleet.instances
+    world.boot(late.node)
+    world.calm()
+    assert world.state.nodes[late.node].facts is not None
+    assert (late.proved_us, world.state.boot_failures) == (0, {"burst": 1})
+
+
 def test_a_spot_notice_ends_work_in_its_own_way_and_it_waits_again(tmp_path: Path) -> None:
     world = world_of(tmp_path)
     world.submit(job(nodes=2, gpus=8, stop=Stop("SIGUSR1", "all", 600)))
@@ -443,6 +593,8 @@ def test_a_spot_notice_ends_work_in_its_own_way_and_it_waits_again(tmp_path: Pat
     assert attempt is not None
     assert attempt.ending is not None
     assert (attempt.ending.order.signal, attempt.ending.order.grace_s) == ("SIGUSR1", 110)
+    world.interrupt("burst-2", 60)
+    assert attempt.ending.order.grace_s == 110, "it was told, and is not told anew by each of its nodes"
     world.settle()
     assert world.state.jobs[gang].state is JobState.WAITING
     assert world.state.jobs[gang].failures == {}
@@ -630,6 +782,9 @@ def test_work_leaves_a_block_before_the_cloud_takes_it(tmp_path: Path) -> None:
     assert mark.deadline_us == ends_us - BLOCK_TAKEN_S * 10**6
     assert mark.why == "its capacity block ends"
     assert world.state.jobs[late].state is JobState.WAITING, "it waits again, and did not fail"
+    assert world.state.jobs[late].failures == {}
+    told = [one.body.mark.kind for one in ledger(world) if one.type == "node.marked"]
+    assert told.count(MarkKind.DRAINING) == 1, "it is told once"
 
 
 def test_what_exists_is_seen_also_by_whoever_may_not_look_at_reservations(tmp_path: Path) -> None:
@@ -661,13 +816,34 @@ def test_another_image_reaches_nodes_that_run(tmp_path: Path) -> None:
     world.do(commands.ApplyCluster(replace(world.spec, pools=pools), "test"))
     world.pass_s(200)
     assert world.sky.alive() == before
-    assert [node.marks[0].kind for node in world.state.nodes.values()] == [MarkKind.RELEASING] * 4
+    drain = world.spec.pools[0].update.drain
+    for node in world.state.nodes.values():
+        (mark,) = node.marks
+        assert (mark.kind, mark.then) == (MarkKind.RELEASING, drain.then)
+        assert mark.deadline_us == mark.since_us + drain.deadline_s * SECOND
     finish(world, gang)
     world.pass_s(200)
     world.ready()
     assert not set(before) & set(world.sky.alive())
     assert len(world.sky.alive()) == 1, "the floor"
     check_state(world.state)
+
+
+def test_no_node_is_closed_before_the_stack_is_as_the_file_says(tmp_path: Path) -> None:
+    """Else all would be closed for what can't be bought yet."""
+    world = world_of(tmp_path, least=1)
+    world.ready()
+    before = world.sky.alive()
+    world.facts_spec = world.core._elastic.digest(world.state, "use1")
+    pools = tuple(replace(each, image="ami-0fedcba9876543210") for each in world.spec.pools)
+    world.do(commands.ApplyCluster(replace(world.spec, pools=pools), "test"))
+    world.pass_s(200)
+    assert [node.open for node in world.state.nodes.values()] == [True]
+    world.facts_spec = ""
+    world.pass_s(200)
+    world.ready()
+    assert len(world.sky.alive()) == 1
+    assert world.sky.alive() != before
 
 
 @pytest.mark.parametrize(

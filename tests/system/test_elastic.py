@@ -26,7 +26,7 @@ from tests.system.workload import Work
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
-TYPE, ZONE = "g5.xlarge", "us-east-1a"
+TYPE, NEXT, ZONE = "g5.xlarge", "g5.2xlarge", "us-east-1a"
 SPEC = """
 apiVersion: gangline/v1
 kind: Cluster
@@ -40,7 +40,7 @@ pools:
   - name: burst
     site: use1
     size: {{max: 4, idle: 1s, boot_deadline: 25m}}
-    offerings: [{{type: g5.xlarge, market: on_demand}}]
+    offerings: [{{type: [{types}], market: on_demand}}]
 queues: [{{name: default}}]
 """
 BUYING = [name for name in NAMES if name.startswith(("capacity.intent", "capacity.call"))]
@@ -56,7 +56,7 @@ class Elastic(Cluster):
     def __init__(self, folder: Path, aws: Account) -> None:
         super().__init__(folder)
         self.aws, self.image = aws, aws.image()
-        self.spec = SPEC.format(ports=own_ports(), image=self.image)
+        self.spec = SPEC.format(ports=own_ports(), image=self.image, types=f"{TYPE}, {NEXT}")
         self.controller.env = aws.environment()
 
     def bring(self) -> Elastic:
@@ -73,9 +73,12 @@ class Elastic(Cluster):
         ec2 = self.aws.client("ec2")
         where = [{"Name": "availability-zone", "Values": [ZONE]}]
         subnet = ec2.describe_subnets(Filters=where)["Subnets"][0]["SubnetId"]
-        data = {"ImageId": self.image, "InstanceType": TYPE}
-        made = ec2.create_launch_template(LaunchTemplateName="burst", LaunchTemplateData=data)
-        template = made["LaunchTemplate"]["LaunchTemplateId"]
+        templates = []
+        for kind in (TYPE, NEXT):
+            data = {"ImageId": self.image, "InstanceType": kind}
+            made = ec2.create_launch_template(LaunchTemplateName=kind, LaunchTemplateData=data)
+            name = made["LaunchTemplate"]["LaunchTemplateId"]
+            templates.append(TemplateFact("burst", kind, name, 1, self.image))
         known = StackFacts(
             cluster="sys",
             uid=uid,
@@ -84,7 +87,7 @@ class Elastic(Cluster):
             account="123456789012",
             spec=stack_digest(spec, "use1"),
             subnets=(SubnetFact(ZONE, subnet),),
-            templates=(TemplateFact("burst", TYPE, template, 1, self.image),),
+            templates=tuple(templates),
         )
         name = facts.parameter_name("sys", uid, "use1")
         self.aws.client("ssm").put_parameter(Name=name, Value=facts.render(known), Type="String")
@@ -93,6 +96,14 @@ class Elastic(Cluster):
         """Every instance that the account ever had, with its state."""
         pages = self.aws.client("ec2").describe_instances()["Reservations"]
         return {one["InstanceId"]: one["State"]["Name"] for page in pages for one in page["Instances"]}
+
+    def kinds(self) -> dict[str, list[str]]:
+        """The same, by type."""
+        found: dict[str, list[str]] = {}
+        for page in self.aws.client("ec2").describe_instances()["Reservations"]:
+            for one in page["Instances"]:
+                found.setdefault(one["InstanceType"], []).append(one["InstanceId"])
+        return found
 
     def running(self) -> list[str]:  # type: ignore[override]
         """Those that are billed."""
@@ -103,12 +114,12 @@ class Elastic(Cluster):
         nodes = retried(self.client.nodes, "the nodes")
         return [node.name for node in nodes if node.pool == "burst"]
 
-    def gang(self) -> int:
-        """A job that fits on nothing but two bought nodes."""
+    def gang(self, nodes: int = 2) -> int:
+        """A job that fits on nothing but so many bought nodes."""
         secret = retried(lambda: self.client.create_token("submit", PERSON).secret, "a token")
-        document = self.document("gang", Work(), GANG, workdir="/tmp")
+        document = self.document("gang", Work(), GANG | {"nodes": nodes}, workdir="/tmp")
         with Client(self.url, secret, patience_s=DEADLINE_S) as person:
-            return retried(lambda: person.submit(document, "gang").id, "the acknowledgement")
+            return retried(lambda: person.submit(document, f"gang-{nodes}").id, "the acknowledgement")
 
 
 @pytest.fixture
@@ -146,3 +157,39 @@ def test_what_is_given_back_is_gone(elastic: Elastic, point: str) -> None:
         until(lambda: not elastic.bought(), "the controller knows that they are gone", LONG_S)
         assert keeper.deaths == [("controller", -signal.SIGKILL)], f"{point} was not passed"
     assert len(elastic.instances()) == 2
+
+
+@pytest.mark.parametrize("short", ["refused", "cut"])
+def test_a_gang_of_four_with_room_for_three_is_bought_whole_of_the_next_type(
+    elastic: Elastic, short: str
+) -> None:
+    """Whether EC2 refuses the fleet or starts three of it: nothing of the first type stays or is billed for longer than
+    it took to end it, and who comes behind the gang gets nothing before it."""
+    if short == "refused":
+        elastic.aws.room(3, type=TYPE)
+    else:
+        elastic.aws.partial(3)
+    elastic.controller.start()
+    job = elastic.gang(4)
+    behind = elastic.gang(1)
+    until(lambda: len(elastic.bought()) == 4, "the gang has its nodes", LONG_S)
+    assert sorted(elastic.running()) == sorted(elastic.kinds()[NEXT])
+    assert len(elastic.kinds()[NEXT]) == 4
+    came_short = elastic.kinds().get(TYPE, [])
+    assert bool(came_short) == (short == "cut")
+    assert elastic.client.job(behind).state == "waiting"
+    ended = {bill["instance"] for bill in elastic.aws.bills() if bill["ended"] is not None}
+    assert ended == set(came_short) & {bill["instance"] for bill in elastic.aws.bills()}
+    for each in (behind, job):
+        elastic.client.cancel(each)
+    until(lambda: not elastic.running(), "all are given back", LONG_S)
+    until(lambda: not elastic.bought(), "the controller knows that they are gone", LONG_S)
+    billed = dict.fromkeys((TYPE, NEXT), 0.0)
+    for bill in elastic.aws.bills():
+        billed[next(kind for kind, ids in elastic.kinds().items() if bill["instance"] in ids)] += bill[
+            "seconds"
+        ]
+    sys.stdout.write(
+        f"{short}: {billed[TYPE]:.0f} s billed of what came short, {billed[NEXT]:.0f} s of the gang\n"
+    )
+    assert all(bill["ended"] is not None for bill in elastic.aws.bills())
