@@ -271,10 +271,14 @@ def test_a_destroy_is_shown_before_the_name_is_asked_for(
         said.append(text)
         return typed
 
+    def carried_out(*_: Any, quiet: bool, **__: Any) -> int:
+        said.append(f"quiet {quiet}")
+        return 0
+
     monkeypatch.setattr(change_cmd, "client_or_none", lambda _: object())
     monkeypatch.setattr(changing, "look_without_nodes", lambda *_: look)
     monkeypatch.setattr(change_cmd, "_tell_plan", lambda shown: said.append(shown.cluster))
-    monkeypatch.setattr(change_cmd, "carry_out", lambda *_, quiet, **__: said.append(f"quiet {quiet}") or 0)
+    monkeypatch.setattr(change_cmd, "carry_out", carried_out)
     monkeypatch.setattr("click.prompt", answer)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     ended = gangline("destroy", "c.yaml")
