@@ -27,7 +27,9 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         ),
         "plan": _at("change_cmd", "plan", "Show what `apply` would change; change nothing."),
         "apply": _at("change_cmd", "apply", "Make the cluster what its file says."),
-        "drift": _at("drift_cmd", "drift", "Compare hosts with what they are to have; change nothing."),
+        "drift": _at(
+            "drift_cmd", "drift", "Compare hosts and aws sites with what they are to have; change nothing."
+        ),
         "render": _at(
             "change_cmd",
             "render",
@@ -40,7 +42,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "destroy": _at(
             "change_cmd",
             "destroy",
-            "Let all hosts of a cluster go; their data stays.",
+            "Let all hosts of a cluster go, and end what was bought; data stays.",
         ),
         "up": _at("local_cmd", "up", "Bring a cluster up: controller, nodes, ready."),
         "down": _at("local_cmd", "down", "Stop this machine's controller and agents; delete nothing."),
