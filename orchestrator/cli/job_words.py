@@ -16,6 +16,7 @@ from orchestrator.cli.tables import Cell, Head, render
 from orchestrator.model.job import DEFAULT_TIME_LIMIT_S
 from orchestrator.wire.api import Attempt, Job, JobSummary, PastAttempt, Resources
 
+LONGEST_FACT = 40  # characters of a value in the table of a reason
 DEFAULT_TIME_LIMITS = tuple((str(workload), limit) for workload, limit in DEFAULT_TIME_LIMIT_S.items())
 
 MOODS = {
@@ -261,7 +262,7 @@ def _ranks(first: int, count: int) -> str:
 
 
 def numbers(facts: dict[str, Any]) -> list[str]:
-    """The facts of a reason as a small table."""
+    """The facts of a reason as a small table. Long texts are in its sentence, and would make each line as wide."""
     heads = [Head("NUMBER"), Head("VALUE", right=True)]
-    rows = [[Cell(name.replace("_", " ")), Cell(str(value))] for name, value in facts.items()]
-    return render(heads, rows)
+    short = {name: str(value) for name, value in facts.items() if len(str(value)) <= LONGEST_FACT}
+    return render(heads, [[Cell(name.replace("_", " ")), Cell(value)] for name, value in short.items()])

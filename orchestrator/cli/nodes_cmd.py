@@ -42,7 +42,8 @@ NO_NODES = "no nodes; `gangline up cluster.yaml` brings them"
 def nodes(pool: str, watch: bool) -> None:
     """List nodes and what is free on them.
 
-    STATE is open, or why the node gets no work. SEEN is how long ago its agent was heard of.
+    STATE is open, or why the node gets no work; `booting`: it is bought and not ready yet; `never`: its agent was
+    not heard of yet. SEEN is how long ago it was.
     """
     from orchestrator.cli.contexts import connect
     from orchestrator.cli.text import now

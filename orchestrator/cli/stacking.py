@@ -10,6 +10,7 @@ A site that left the file is ended by the record alone, as it was recorded.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli.known import known_catalog
-from orchestrator.cli.session import current
+from orchestrator.cli.session import current, note
 from orchestrator.cli.text import fold_names
 from orchestrator.model.apply import HostResult
 from orchestrator.model.errors import GanglineError, InputError, Refused, Unavailable
@@ -90,7 +91,14 @@ def drifts(account: Account) -> tuple[StackSight, ...]:
     return tuple(_drift(account, name) for name in sites_of(account) if _stays(account, name))
 
 
+def _tell_wait(name: str) -> None:
+    """For a person at a terminal: Pulumi and AWS take ten seconds and more, in which nothing else is printed."""
+    if sys.stderr.isatty():
+        note(f"looking at site {name}, by Pulumi and AWS")
+
+
 def _drift(account: Account, name: str) -> StackSight:
+    _tell_wait(name)
     try:
         with _installed():
             found = _stack(account, name, leased=False).drift()
@@ -101,6 +109,7 @@ def _drift(account: Account, name: str) -> StackSight:
 
 def _sight(account: Account, name: str) -> StackSight:
     """A place in the file that means nothing is a fault; what can't be reached now is only not seen."""
+    _tell_wait(name)
     try:
         with _installed():
             return _looked(account, name)

@@ -44,6 +44,7 @@ def words(found: Status) -> str:
 
     rows = [
         ("cluster", found.cluster or "none yet: `gangline up cluster.yaml` gives the controller its nodes"),
+        ("uid", found.uid),
         ("controller", f"version {found.version}, epoch {found.epoch}, {found.seq:,} events"),
         ("last event", f"{ago(found.updated_at, found.now)} ago" if found.updated_at else ""),
         ("nodes", _nodes(found)),
@@ -58,19 +59,21 @@ def words(found: Status) -> str:
         ),
         ("orphans", f"{found.orphans}: `gangline server recover` takes them back" if found.orphans else ""),
     ]
-    rows += [(f"pool {pool.pool}", _bought(pool, found.now)) for pool in found.bought]
+    for pool in found.bought:
+        rows.append((f"pool {pool.pool}", _bought(pool)))
+        rows += [("", _rest(one, found.now)) for one in pool.offerings if one.state != "open"]
     return "\n".join(fields(rows))
 
 
-def _bought(pool: BoughtPool, now: datetime) -> str:
+def _bought(pool: BoughtPool) -> str:
     """How many nodes of a bought pool there are, what they cost, and what keeps it from buying more."""
     named = [("being launched", pool.asked), ("booting", pool.booting), ("being given back", pool.releasing)]
     parts = [f"{pool.ready} of {pool.least} to {pool.most} ready"]
     parts += [f"{count} {name}" for name, count in named if count]
     parts += [f"${pool.usd_per_hour:,.2f} an hour"] if pool.usd_per_hour else []
+    parts += [f"${pool.billed_usd:,.2f} for nodes that are gone"] if pool.billed_usd else []
     words = ", ".join(parts)
     words += f"; nothing is bought: {pool.blocked}" if pool.blocked else ""
-    words += "".join(f"; {_rest(one, now)}" for one in pool.offerings if one.state != "open")
     return words + "".join(f"; not ended: {stuck}" for stuck in pool.stuck)
 
 

@@ -85,6 +85,20 @@ def test_a_site_is_looked_at_with_its_warnings(paper: Paper) -> None:
     assert found == StackSight("use1", (ROW,), (ROW,), warnings=("quota is short",), spec="ab")
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize("look", [stacking.sights, stacking.drifts])
+def test_a_person_who_waits_is_told_what_for(
+    paper: Paper,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    look: Callable[[Account], Any],
+    terminal: bool,
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    look(account())
+    assert capsys.readouterr().err == ("looking at site use1, by Pulumi and AWS\n" if terminal else "")
+
+
 def test_what_is_asked_for_and_not_built_is_a_warning(paper: Paper) -> None:
     own = ControllerInstance("use1", "m7i.large")
     spec = replace(SPEC, controller=replace(SPEC.controller, instance=own))

@@ -148,6 +148,47 @@ def test_status() -> None:
     ]
 
 
+def test_status_of_a_bought_pool_has_its_dollars_and_a_line_for_each_offering_that_rests() -> None:
+    offering = wire.OfferingState(
+        type="p5.48xlarge",
+        market="spot",
+        zone="us-east-1a",
+        reservation="",
+        state="resting",
+        at_once=1,
+        failures=1,
+        fault="capacity",
+        words="there is none",
+        retry_at=ago(-60),
+    )
+    pool = wire.BoughtPool(
+        pool="burst",
+        site="use1",
+        least=0,
+        most=4,
+        asked=0,
+        booting=2,
+        ready=0,
+        releasing=0,
+        usd_per_hour=60,
+        billed_s=3600,
+        billed_usd=12.5,
+        blocked="",
+        offerings=[
+            offering,
+            offering.model_copy(update={"zone": "us-east-1b", "state": "out", "retry_at": None}),
+        ],
+        stuck=[],
+    )
+    lines = words(STATUS.model_copy(update={"uid": "7pesgl2al8rc", "bought": [pool]})).split("\n")
+    assert lines[1] == "  uid         7pesgl2al8rc"
+    assert lines[-3:] == [
+        "  pool burst  0 of 0 to 4 ready, 2 booting, $60.00 an hour, $12.50 for nodes that are gone",
+        "              p5.48xlarge spot in us-east-1a rests for 1m00s (capacity: there is none)",
+        "              p5.48xlarge spot in us-east-1b rests until the file changes (capacity: there is none)",
+    ]
+
+
 def test_status_names_what_needs_a_person() -> None:
     found = words(STATUS.model_copy(update={"recovering": True, "orphans": 2, "cluster": ""}))
 

@@ -129,6 +129,16 @@ def test_explain_has_sentence_place_numbers_blockers_and_what_to_do() -> None:
     ]
 
 
+def test_explain_leaves_long_texts_to_the_sentence() -> None:
+    tried = "p5.48xlarge spot in us-east-1a: there is no capacity"
+    found = reason("wait.capacity", nodes=2, tried=tried).model_copy(update={"sentence": f"none: {tried}"})
+
+    said = words(api.Explanation(job=7, state="waiting", reason=found), NOW)
+
+    assert said.count(tried) == 1
+    assert "  NUMBER  VALUE\n  nodes       2\n" in said
+
+
 def test_explain_of_an_ended_job_tells_its_end(controller: Make, gangline: Run) -> None:
     controller(ended(1, "succeeded", 0))
 

@@ -22,6 +22,7 @@ from orchestrator.model.capacity import (
     ErrorClass,
     Reserved,
 )
+from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Market, Offering, Site, SiteKind, Update
 from orchestrator.model.errors import Conflict, InputError, NotFound, Refused
 from orchestrator.model.job import JobSpec, Stop

@@ -27,7 +27,7 @@ MARKET = {"offerings": (Offering((TYPE,), Market.SPOT, 30_000_000),)}
 def test_what_is_listed_above_its_bound_is_not_offered(market: Market, dollars: int) -> None:
     """A spot price may come down to its bound at any time, a list price does not; the bound is what may be paid."""
     pool = replace(elastic(), offerings=(Offering((TYPE,), market, dollars * 1_000_000),))
-    found = offers_of(hybrid(pool), load(), {}, T0)
+    found = offers_of(hybrid(pool), load(), {}, {}, T0)
     if (market, dollars) == (Market.ON_DEMAND, 1):
         assert found == ()
         return

@@ -160,7 +160,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"resource plugin|find plugin|load plugin",
-        "`pulumi plugin install resource aws` fetches what is missing",
+        "`pulumi plugin install resource aws VERSION` fetches it: the very version that is named, no newer one",
     ),
     (
         IN_USE,

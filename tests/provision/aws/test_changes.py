@@ -103,3 +103,15 @@ def test_what_an_edit_would_replace_holds_data_too() -> None:
 )
 def test_why_a_thing_is_left(kind: str, guarded: bool, wanted: str) -> None:
     assert ResourceChange(Op.DELETE, kind, "it", urn_of(kind, "it"), protected=guarded).why_kept() == wanted
+
+
+def test_a_provider_that_is_not_there_is_installed_in_the_version_that_is_named() -> None:
+    """The engine's own words. It takes no other version (SelectCompatiblePlugin of its sdk, 3.274)."""
+    words = (
+        "no resource plugin 'pulumi-resource-aws' found in the workspace at version v7.51.1 or on your $PATH"
+    )
+
+    error = failed(said("pulumi:providers:aws", "aws", words), "", "the preview")
+
+    assert "v7.51.1" in error.message
+    assert "`pulumi plugin install resource aws VERSION`" in error.hint
