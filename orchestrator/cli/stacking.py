@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 UNNAMED = "0" * 12  # the uid in plans of a cluster that no controller has named yet: nothing has that mark
 CONSENT = "storage/"
 GIVEN_BACK_S = 900  # for the controller to have given back what it bought: large instances end slowly
+# What EC2 still tells of after its end, or has for its own accounting: no such thing is billed.
+PASSING = ("fleet", "instance", "network-interface", "spot-instances-request")
 LOOK_S = 2.0  # between two looks at what is still there
 
 
@@ -276,7 +278,16 @@ class Stacks:
         for one in stack.left():
             self._tell(f"{site}: {short_kind(one.type)} {one.name} is kept: {one.why_kept()}")
         self._swept(site, stack.instances())
+        self._tell_strangers(site, stack.ids())
         return len(done.changes)
+
+    def _tell_strangers(self, site: str, kept: frozenset[str]) -> None:
+        """What has the site's marks and is in no record: nobody here made it, so nobody here ends it."""
+        uid = named(self._account).uid
+        for one in _cloud(self._account, site).tagged(uid, site) if uid != UNNAMED else ():
+            kind, _, name = one.partition(" ")
+            if kind not in PASSING and name not in kept:
+                self._tell(f"{site}: {kind} {name} is left: it has the site's marks and is in no record")
 
     def _given_back(self, site: str) -> None:
         """Until the controller has given back what it bought: what it keeps may have work, and is not ended from

@@ -212,12 +212,16 @@ class Bought:
         self.ended: list[str] = []
         self.said: list[str] = []
         self.stubborn = False  # what is told to end does not
+        self.left: tuple[str, ...] = ()
 
     def describe(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
         return self._alive(self.keeps[site])
 
     def marked(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
         return self._alive((*self.keeps[site], *self.others.get(site, ())))
+
+    def tagged(self, uid: str, site: str) -> tuple[str, ...]:
+        return self.left
 
     def _alive(self, names: tuple[str, ...]) -> tuple[CloudInstance, ...]:
         """EC2 tells of what has ended for an hour more."""
@@ -238,7 +242,12 @@ def leaving(monkeypatch: pytest.MonkeyPatch) -> Callable[[Bought], HostResult]:
     def destroy(progress: Any, released: Any, find: Callable[[str, str, Any], str]) -> Any:
         return SimpleNamespace(changes=(ROW,), adopted=tuple(filter(None, [find("kind", "t-1", {})])))
 
-    stack = SimpleNamespace(destroy=destroy, left=tuple, instances=lambda: frozenset({"i-protected"}))
+    stack = SimpleNamespace(
+        destroy=destroy,
+        left=tuple,
+        instances=lambda: frozenset({"i-protected"}),
+        ids=lambda: frozenset({"i-protected", "vpc-kept"}),
+    )
     monkeypatch.setattr(stacking, "_stack", lambda *_, **__: stack)
     monkeypatch.setattr(
         stacking, "_found_again", lambda spec, site, uid: lambda kind, name, given: f"{name} of {uid}"
@@ -272,6 +281,15 @@ def test_what_a_killed_run_was_making_ends_with_the_site(leaving: Callable[[Boug
     cloud = Bought({"use1": ()})
     assert leaving(cloud).ok
     assert cloud.said == ["use1: t-1 of k3j9x0q2m5a7 was made by a run that was killed, and is ended too"]
+
+
+def test_what_has_the_sites_marks_and_is_in_no_record_is_named_and_left(
+    leaving: Callable[[Bought], HostResult],
+) -> None:
+    cloud = Bought({"use1": ()})
+    cloud.left = ("fleet fleet-1", "instance i-9", "volume vol-1", "vpc vpc-kept")
+    assert leaving(cloud).ok
+    assert cloud.said[1:] == ["use1: volume vol-1 is left: it has the site's marks and is in no record"]
 
 
 def test_an_instance_that_nobody_has_on_record_ends_with_the_site(

@@ -76,11 +76,11 @@ class Cloud:
             StackFacts("bought", "abcdefabcdef", "here", REGION, ACCOUNT, "digest", fixed=nodes)
         )
 
-    def user_data(self, node: str = "") -> str:
+    def user_data(self, node: str = "", unjoined_s: int = 0) -> str:
         """As a stack writes it; but these hosts have no GPUs."""
         pem = (self.state / "tls" / "ca.pem").read_text()
         ca_sha256 = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
-        made = boot.boot_of(self.spec, self.spec.pools[0], ca_sha256, node)
+        made = replace(boot.boot_of(self.spec, self.spec.pools[0], ca_sha256, node), unjoined_s=unjoined_s)
         gpus = {"emulate": "always", "model": "H100-SXM5-80GB", "count": 8, "memory": 80 << 30}
         return boot.user_data(replace(made, agent={**made.agent, "gpus": gpus}))
 
@@ -135,7 +135,7 @@ def test_a_host_starts_from_user_data_joins_when_it_is_waited_for_and_runs_a_job
     (host, _) = hosts
     cloud.give_service(host, INSTANCE)
     assert cloud.theft(host, USER).startswith("stolen: "), "nothing keeps it yet from what it asks for"
-    cloud.launched(testbed, host, INSTANCE, bought.user_data())
+    cloud.launched(testbed, host, INSTANCE, bought.user_data(unjoined_s=3600))
     says(host, f"nobody waits for instance {INSTANCE}")
     assert bought.open() == []
     bought.expect(("gpu-1", INSTANCE))
@@ -201,3 +201,19 @@ def test_a_spot_notice_is_heard(hosts: list[Host]) -> None:
     (host, _) = hosts
     at = cloud.notice(host, 120)
     says(host, f"this node ends: interruption, at {at}")
+
+
+def test_what_was_let_in_stays_and_what_never_was_ends_itself(
+    testbed: Bed, bought: Cloud, hosts: list[Host]
+) -> None:
+    """The cloud ends an elastic instance that shuts down: what no controller knows is not billed for ever."""
+    joined, _ = hosts
+    assert joined.inside("systemctl is-active gangline-unjoined.timer").check() == "active"
+    joined.inside("systemctl start gangline-unjoined.service").check()
+    assert bought.run("echo still").strip() == "still"
+
+    stranger = testbed.boot("h3")[0]
+    cloud.launched(
+        testbed, stranger, OTHER, bought.user_data(unjoined_s=1), papers_of(OTHER, document(OTHER))
+    )
+    until(lambda: not stranger.booted(), "it has shut itself down")

@@ -26,9 +26,11 @@ from typing import Any
 
 from orchestrator.model.cluster import ClusterSpec, Identity, Pool
 from orchestrator.model.errors import InputError
+from orchestrator.model.installed import AGENT_STATE
 
 MOST_BYTES = 16_384  # of user-data (EC2 API reference, RunInstances), before base64
-BOOT_UNIT = "gangline-boot.service"
+BOOT_UNIT, UNJOINED_UNIT = "gangline-boot.service", "gangline-unjoined"
+LEAST_UNJOINED_S = 3600  # a controller may be away for a while, and is asked again all that time
 PYTHONS = ("python3", "python3.13", "python3.12", "python3.11", "python3.10")
 
 SCRIPT = """\
@@ -75,11 +77,39 @@ systemctl enable @UNIT@
 systemctl start --no-block @UNIT@
 """
 
+# For instances whose template ends them when they shut down. The agent has its token from the moment it is let in.
+UNJOINED = """\
+cat > /etc/systemd/system/@UNJOINED@.service <<'END-OF-GANGLINE'
+[Unit]
+Description=Gangline ends an instance that nobody has let in
+ConditionPathExists=!@TOKEN@
+
+[Service]
+Type=oneshot
+StandardOutput=journal+console
+ExecStart=/bin/sh -c 'echo "gangline: nobody has let this instance in for @SECONDS@ s: it ends"; systemctl poweroff'
+END-OF-GANGLINE
+cat > /etc/systemd/system/@UNJOINED@.timer <<'END-OF-GANGLINE'
+[Unit]
+Description=Gangline ends an instance that nobody has let in
+
+[Timer]
+OnBootSec=@SECONDS@
+AccuracySec=1
+
+[Install]
+WantedBy=timers.target
+END-OF-GANGLINE
+systemctl daemon-reload
+systemctl enable --now @UNJOINED@.timer
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Boot:
     """What a node has to be told. `ca_sha256`: hex, empty where the system's own authorities are to be trusted; `node`:
-    a fixed node's name; `agent`: what its agent's config says beyond the usual."""
+    a fixed node's name; `agent`: what its agent's config says beyond the usual; `unjoined_s`: after so many seconds an
+    instance that nobody has let in ends itself (0: never)."""
 
     url: str
     ca_sha256: str
@@ -87,6 +117,7 @@ class Boot:
     pool: str
     node: str = ""
     agent: dict[str, Any] = field(default_factory=dict)
+    unjoined_s: int = 0
 
 
 def of_cluster(spec: ClusterSpec, ca_sha256: str) -> Callable[[Pool, str], str]:
@@ -95,10 +126,11 @@ def of_cluster(spec: ClusterSpec, ca_sha256: str) -> Callable[[Pool, str], str]:
 
 
 def boot_of(spec: ClusterSpec, pool: Pool, ca_sha256: str, node: str = "") -> Boot:
-    """Of a pool's nodes, or of one fixed node."""
-    return Boot(
-        spec.controller.address, ca_sha256, pool.site, pool.name, node, _agent_words(pool, spec.identity)
-    )
+    """Of a pool's nodes, or of one fixed node. The controller ends what it has bought and what does not join in time;
+    an elastic node's own end is for when there is no controller any more, and nobody would end what is billed."""
+    unjoined_s = max(LEAST_UNJOINED_S, 2 * pool.size.boot_deadline_s) if pool.size is not None else 0
+    agent = _agent_words(pool, spec.identity)
+    return Boot(spec.controller.address, ca_sha256, pool.site, pool.name, node, agent, unjoined_s)
 
 
 def _agent_words(pool: Pool, identity: Identity) -> dict[str, Any]:
@@ -125,12 +157,15 @@ def user_data(boot: Boot) -> str:
         "url": boot.url, "ca_sha256": boot.ca_sha256, "site": boot.site, "pool": boot.pool, "node": boot.node,
         "agent": boot.agent,
     }  # fmt: skip
-    text = SCRIPT
+    text = SCRIPT + (UNJOINED if boot.unjoined_s else "")
     for mark, value in (
         ("@BOOT@", json.dumps(words, sort_keys=True, separators=(",", ":"))),
         ("@FIRST@", _first()),
         ("@PYTHONS@", " ".join(PYTHONS)),
         ("@UNIT@", BOOT_UNIT),
+        ("@UNJOINED@", UNJOINED_UNIT),
+        ("@TOKEN@", f"{AGENT_STATE}/token"),
+        ("@SECONDS@", str(boot.unjoined_s)),
     ):
         text = text.replace(mark, value)
     text = canonical(text)

@@ -85,6 +85,17 @@ class Ec2:
         """All instances with the marks of a site, whoever launched them: the controller, or a run of its stack."""
         return self._described(_of_site(uid, site))
 
+    def tagged(self, uid: str, site: str) -> tuple[str, ...]:
+        """Everything of EC2's with the marks of a site, as `kind id`; EC2 tells of some for a while after their end."""
+        found: list[set[str]] = []
+        for key, value in ((UID, uid), (SITE, site)):
+            filters = [{"Name": "key", "Values": [key]}, {"Name": "value", "Values": [value]}]
+            with _said():
+                pages = self._client.get_paginator("describe_tags").paginate(Filters=filters)
+                rows = [row for page in pages for row in page["Tags"]]
+            found.append({f"{row['ResourceType']} {row['ResourceId']}" for row in rows})
+        return tuple(sorted(found[0] & found[1]))
+
     def reserved(self, ids: tuple[str, ...]) -> tuple[Reserved, ...]:
         """One that EC2 does not know makes it refuse all others, so they are asked for one by one then."""
         try:

@@ -180,6 +180,10 @@ class SiteStack:
         ]
         return tuple(sorted(rows, key=lambda one: (one.type, one.name)))
 
+    def ids(self) -> frozenset[str]:
+        """The ids of all that the record has."""
+        return frozenset(str(one["id"]) for one in self._resources() if one.get("id"))
+
     def instances(self) -> frozenset[str]:
         """The ids of the instances in the record."""
         return frozenset(one["id"] for one in self._resources() if one["type"] == INSTANCE and one.get("id"))

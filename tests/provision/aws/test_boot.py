@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.model.cluster import Controller, Identity
+from orchestrator.model.cluster import Controller, Identity, PoolSize
 from orchestrator.model.errors import InputError
 from orchestrator.provision.aws import boot
 from orchestrator.provision.aws.boot import Boot, canonical, user_data
@@ -86,6 +86,23 @@ def test_a_controller_that_can_not_be_called_from_elsewhere_is_refused(address: 
     with pytest.raises(InputError, match="bought nodes call the controller by https") as caught:
         user_data(replace(BURST, url=address))
     assert caught.value.path == "controller.address"
+
+
+@pytest.mark.parametrize(
+    ("boot_s", "seconds"),
+    [(None, 0), (1500, 3600), (1800, 3600), (3600, 7200)],
+    ids=["fixed", "25m", "30m", "1h"],
+)
+def test_an_elastic_instance_that_nobody_lets_in_ends_itself(boot_s: int | None, seconds: int) -> None:
+    """Later than a controller that is there would have ended it, and not before an hour."""
+    size = PoolSize(0, 2, 600, boot_s) if boot_s is not None else None
+    pool = replace(SPEC.pools[0], size=size, nodes=() if size else ("p-1",))
+    made = boot.boot_of(replace(SPEC, pools=(pool,)), pool, "")
+    assert made.unjoined_s == seconds
+    text = user_data(made)
+    assert (f"OnBootSec={seconds}" in text) is bool(seconds)
+    assert ("ConditionPathExists=!/var/lib/gangline-agent/token" in text) is bool(seconds)
+    assert "@" not in text.replace("@staticmethod", "")
 
 
 def test_too_long_is_refused() -> None:

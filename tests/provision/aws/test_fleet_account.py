@@ -16,6 +16,8 @@ from orchestrator.model.capacity import CloudState, ErrorClass, Intent, Offering
 from orchestrator.model.cluster import Site, SiteKind
 from orchestrator.model.stack_facts import StackFacts, SubnetFact, TemplateFact
 from orchestrator.provision.aws import fleet
+from orchestrator.provision.aws.marks import SITE as SITE_MARK
+from orchestrator.provision.aws.marks import UID
 from orchestrator.provision.cloud import LaunchError, Unanswered
 from tests.aws.moto_server import Account
 
@@ -175,6 +177,19 @@ def test_reservations_are_told_with_what_they_hold_and_their_end(aws: Account) -
         Reserved(ids[1], 0, 0, "us-east-1a"),
         Reserved(unknown, 0),
     )
+
+
+def test_everything_with_a_sites_marks_is_found(aws: Account) -> None:
+    """A volume that somebody has copied, for one; another site's is not among it."""
+    ec2, cloud = aws.client("ec2"), fleet.cloud_of(SITE)
+    made = []
+    for site in ("use1", "use2"):
+        marks = [{"Key": UID, "Value": "k3j9x0q2m5a7"}, {"Key": SITE_MARK, "Value": site}]
+        tags = [{"ResourceType": "volume", "Tags": marks}]
+        made.append(
+            ec2.create_volume(AvailabilityZone="us-east-1a", Size=1, TagSpecifications=tags)["VolumeId"]
+        )
+    assert cloud.tagged("k3j9x0q2m5a7", "use1") == (f"volume {made[0]}",)
 
 
 def test_facts_that_nobody_has_written_are_none(aws: Account) -> None:
