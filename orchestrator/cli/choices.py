@@ -54,7 +54,9 @@ def tell_needless(agreed: Sequence[str], made: ChangeSet) -> None:
     """Consents that nothing in the plan asks for: a slip, or what an apply before this one has done already."""
     from orchestrator.wire.faults import did_you_mean
 
-    asked = sorted({change.consent for change in made.changes if change.consent})
+    found = {change.consent for change in made.changes}
+    found.update(row.consent for sight in made.stacks for row in sight.rows)
+    asked = sorted(found - {""})
     for name in agreed:
         if name not in asked:
             near = did_you_mean(name, asked)

@@ -20,6 +20,10 @@ class StackOp(Word):
     DELETE = "delete"
 
 
+GONE = (StackOp.DELETE, StackOp.REPLACE)  # what was there is no more
+CONTROLLER = ("aws:ec2/instance:Instance", "controller")  # kind and name of the controller's own instance
+
+
 @dataclass(frozen=True, slots=True)
 class StackRow:
     """One resource. `kind` is its type (`aws:ec2/launchTemplate:LaunchTemplate`), `name` its name in the program,
@@ -33,6 +37,15 @@ class StackRow:
     paths: tuple[str, ...] = ()
     data: bool = False
     node: str = ""
+
+    @property
+    def consent(self) -> str:
+        """What a person has to agree to by name before this is done; empty for all that can be made again."""
+        if self.op not in GONE:
+            return ""
+        if self.data:
+            return f"storage/{self.name}"
+        return "controller/instance" if (self.kind, self.name) == CONTROLLER else ""
 
 
 def short_kind(kind: str) -> str:

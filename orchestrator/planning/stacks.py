@@ -25,13 +25,12 @@ from orchestrator.model.change import (
     WorkEffect,
 )
 from orchestrator.model.cluster import Acceptance, ClusterSpec, Pool, SiteKind
-from orchestrator.model.stack_sight import StackOp, StackRow, StackSight, short_kind
+from orchestrator.model.stack_sight import GONE, StackOp, StackRow, StackSight, short_kind
 from orchestrator.planning.digest import digest_of_plain
 from orchestrator.planning.stack_digest import stack_digest
 from orchestrator.planning.work import fate_of
 from orchestrator.planning.world import Choices, Recorded, Workload
 
-GONE = (StackOp.DELETE, StackOp.REPLACE)
 KINDS = {
     StackOp.CREATE: ChangeKind.ADDED,
     StackOp.UPDATE: ChangeKind.CHANGED,
@@ -171,13 +170,17 @@ def _blockers(sight: StackSight, choices: Choices) -> Iterator[str]:
     for fault in sight.faults:
         yield f"site {sight.site}: {fault}"
     for row in sight.rows:
-        consent = f"storage/{row.name}"
-        if row.data and row.op in GONE and consent not in choices.consents:
-            what = "deleted" if row.op is StackOp.DELETE else "replaced by an empty one"
-            yield (
-                f"site {sight.site}: storage {row.name} would be {what}, with all that is in it; "
-                f"`--consent {consent}` of `gangline apply` agrees to it"
-            )
+        if row.consent and row.consent not in choices.consents:
+            yield f"site {sight.site}: {_loss(row)}; `--consent {row.consent}` of `gangline apply` agrees to it"
+
+
+def _loss(row: StackRow) -> str:
+    gone = row.op is StackOp.DELETE
+    if row.data:
+        what = "deleted" if gone else "replaced by an empty one"
+        return f"storage {row.name} would be {what}, with all that is in it"
+    told = f" for {', '.join(row.paths)}" if row.paths else ""
+    return f"the controller's instance would be {'ended' if gone else f'replaced{told}'}: no controller runs meanwhile"
 
 
 # --- steps -----------------------------------------------------------------------------------------------------------

@@ -161,6 +161,16 @@ def test_a_consent_that_nothing_asks_for_is_told_with_the_nearest(capsys: pytest
     assert said == "--consent storage/hom: nothing in this plan asks for it; did you mean 'storage/home'?\n"
 
 
+def test_a_consent_to_what_a_site_would_lose_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = (
+        StackRow(StackOp.DELETE, "aws:fsx/lustreFileSystem:LustreFileSystem", "fast", data=True),
+        StackRow(StackOp.REPLACE, "aws:ec2/instance:Instance", "controller"),
+    )
+    plan = replace(planned(), stacks=(StackSight("use1", rows),))
+    choices.tell_needless(("storage/fast", "controller/instance"), plan)
+    assert capsys.readouterr().err == ""
+
+
 # --- how an apply ended -----------------------------------------------------------------------------------------------
 
 SPEC = ClusterSpec("lab", sites=(Site("hall", SiteKind.METAL),), pools=(Pool("p", "hall", ("h1", "h2")),))

@@ -32,8 +32,11 @@ def row(op: StackOp, name: str, *paths: str, kind: str = "aws:ec2/vpc:Vpc", data
     return StackRow(op, kind, name, paths, data)
 
 
+INSTANCE = "aws:ec2/instance:Instance"
+
+
 def node(op: StackOp, name: str) -> StackRow:
-    return StackRow(op, "aws:ec2/instance:Instance", name, ("launchTemplate",), node=name)
+    return StackRow(op, INSTANCE, name, ("launchTemplate",), node=name)
 
 
 BEFORE = spec("t1", "t2", "t3")
@@ -214,6 +217,17 @@ SCENES = (
         choices=Choices(("storage/fast",)),
     ),
     Scene(
+        "the controller's instance is never replaced unseen",
+        f"record: record\nstack: stack\n{MINE}\nblocked: site use1",
+        rows=(row(REPLACE, "controller", "rootBlockDevice", kind=INSTANCE),),
+    ),
+    Scene(
+        "the controller's instance goes by consent",
+        f"record: record\nstack: stack\n{MINE}",
+        rows=(row(DELETE, "controller", kind=INSTANCE),),
+        choices=Choices(("controller/instance",)),
+    ),
+    Scene(
         "what EC2 would refuse",
         f"record: record\nstack: stack\n{MINE}\nblocked: site use1",
         rows=(row(CREATE, "vpc"),),
@@ -240,6 +254,13 @@ def test_the_consent_is_named() -> None:
     (blocker,) = next(one for one in SCENES if one.name == "storage is never replaced unseen").plan().blockers
     assert "replaced by an empty one, with all that is in it" in blocker
     assert "`--consent storage/fast`" in blocker
+
+
+def test_the_controllers_instance_has_a_consent_of_its_own() -> None:
+    name = "the controller's instance is never replaced unseen"
+    (blocker,) = next(one for one in SCENES if one.name == name).plan().blockers
+    assert "the controller's instance would be replaced for rootBlockDevice" in blocker
+    assert "`--consent controller/instance`" in blocker
 
 
 def test_a_saved_plan_depends_on_what_was_seen_there() -> None:

@@ -14,7 +14,7 @@ from pulumi.automation import EngineEvent, OpType, StepEventMetadata
 
 from orchestrator.model.base import Word
 from orchestrator.model.errors import GanglineError, Refused, Unavailable
-from orchestrator.model.stack_sight import StackOp, StackRow
+from orchestrator.model.stack_sight import CONTROLLER, StackOp, StackRow
 
 
 class Op(Word):
@@ -35,7 +35,7 @@ _OPS = {
     OpType.DELETE: Op.DELETE,
     OpType.DISCARD: Op.FORGET,
 }
-INSTANCE, CONTROLLER = "aws:ec2/instance:Instance", "controller"  # all other instances are fixed nodes
+INSTANCE = CONTROLLER[0]  # all other instances are fixed nodes
 DATA = ("aws:ebs/volume:Volume", "aws:efs/fileSystem:FileSystem", "aws:fsx/lustreFileSystem:LustreFileSystem")
 OWN = ("pulumi:", "gangline:")  # stacks, providers, components: nothing of them is in the account
 
@@ -55,7 +55,7 @@ class ResourceChange:
 
     def row(self) -> StackRow:
         """The same as a plan shows it. What leaves the record and stays in the account counts as deleted there."""
-        node = self.name if self.type == INSTANCE and self.name != CONTROLLER else ""
+        node = self.name if self.type == INSTANCE and self.name != CONTROLLER[1] else ""
         op = StackOp.DELETE if self.op == Op.FORGET else StackOp(str(self.op))
         return StackRow(op, self.type, self.name, self.paths, data=self.type in DATA, node=node)
 
