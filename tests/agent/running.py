@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -184,9 +185,11 @@ class RunningAgent:
                 containment.drop_base(base)
 
     def workers(self) -> list[dict[str, Any]]:
-        """Who every process says it is that ever claimed an attempt."""
-        paths = Path(self.state_dir).glob(f"attempts/*/{layout.STATUS}")
-        lines = [line for path in paths for line in path.read_text().splitlines()]
+        """Who every process says it is that ever claimed an attempt; whoever cleans up may be at it meanwhile."""
+        lines: list[str] = []
+        for path in Path(self.state_dir).glob(f"attempts/*/{layout.STATUS}"):
+            with suppress(FileNotFoundError):
+                lines += path.read_text().splitlines()
         return [record for record in map(json.loads, lines) if record["k"] == "worker"]
 
 

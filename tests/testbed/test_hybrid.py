@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -123,8 +122,11 @@ def prepared(host: Host) -> None:
 
 
 @pytest.fixture
-def hybrid(testbed: Bed, pulumi_place: Place, tmp_path: Path) -> Iterator[tuple[Hybrid, Launcher]]:
-    lab = Hybrid(testbed, testbed.fresh(2, "12", "13"), tmp_path / "lab", place=pulumi_place)
+def hybrid(
+    testbed: Bed, pulumi_place: Place, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Hybrid, Launcher]]:
+    folder = tmp_path_factory.mktemp("lab")  # short: the controller's socket is in it
+    lab = Hybrid(testbed, testbed.fresh(2, "12", "13"), folder, place=pulumi_place)
     with Launcher(testbed, pulumi_place.account, EMULATED, prepared) as launcher:
         try:
             yield lab, launcher
