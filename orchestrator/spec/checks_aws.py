@@ -25,6 +25,8 @@ from orchestrator.wire.faults import Loc, Problem, problem, shown, suggestion
 NO_CLUSTER = re.compile(r"^(t[0-9]+[a-z]*|mac[0-9a-z-]*|[a-z]+[0-9]+[a-z]*-flex|m[123]|c1|vt1)\.")
 # VPC user guide: a VPC has a network of /16 to /28. Gangline's own gives each zone a sixteenth, and cuts public subnets
 # out of the last one, each of which must be a /28 at least (provision/aws/network.py).
+# This machine itself, link-local (the metadata service is there), multicast, and what is kept for later: of no host.
+NEVER_A_NETWORK = tuple(map(IPv4Network, ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3")))
 LARGEST_VPC, SMALLEST_PRIVATE, SMALLEST_PUBLIC = 16, 24, 20
 TAKEN_IN_SUBNET = 5  # addresses of each subnet that AWS keeps (VPC user guide, "Subnet sizing")
 ZONES_OF_A_REGION = 6  # the most that any region has: us-east-1
@@ -411,6 +413,10 @@ def _vpc_size(context: Context, site: AwsSite, loc: Loc) -> Iterator[Found]:
     if not isinstance(network, IPv4Network):
         found = problem("spec.bad-network", got=shown(site.vpc.cidr), advice="write an IPv4 network")
         yield Found((*loc, "cidr"), found)
+        return
+    if any(network.overlaps(one) for one in NEVER_A_NETWORK):
+        advice = "hosts keep these addresses for themselves; take one of 10.0.0.0/8 or 172.16.0.0/12"
+        yield Found((*loc, "cidr"), problem("spec.bad-network", got=shown(site.vpc.cidr), advice=advice))
         return
     pools = [pool for _, pool in rows(context.document.pools) if pool.site == site.name]
     public = site.vpc.nat != Nat.NONE or any(pool.public_address for pool in pools)

@@ -180,6 +180,14 @@ FAULTS: list[tuple[str, str, list[str]]] = [
         site(f"vpc: {{subnets: {{us-east-1a: {SUBNET}0}}}}"),
         ["sites[u].vpc.subnets spec.needs-field"],
     ),
+    *(
+        (
+            f"addresses that no host has: {cidr}",
+            site(f"vpc: {{cidr: {cidr}}}"),
+            ["sites[u].vpc.cidr spec.bad-network"],
+        )
+        for cidr in ("127.0.0.0/16", "169.254.0.0/16", "0.0.0.0/16", "240.0.0.0/16", "224.0.0.0/16")
+    ),
     (
         "what Gangline makes, in a network that people keep",
         site(KEPT + f"{{us-east-1a: {SUBNET}0}}, cidr: 10.0.0.0/16, nat: one, endpoints: [s3]}}"),
