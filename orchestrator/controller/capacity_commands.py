@@ -7,7 +7,6 @@ by: intake (its table, `apply_cluster`, `submit`).
 from __future__ import annotations
 
 import secrets
-import string
 
 from orchestrator.controller import instances
 from orchestrator.controller.commands import InterruptNode, NameCluster, ResetCapacity
@@ -18,8 +17,7 @@ from orchestrator.ledger import events
 from orchestrator.model.capacity import Shape
 from orchestrator.model.cluster import ClusterSpec
 from orchestrator.model.errors import Conflict, InputError, NotFound
-
-UID_SIGNS, UID_LENGTH = string.ascii_lowercase + string.digits, 12  # docs/decisions/0003-aws.md
+from orchestrator.model.ids import UID_FORM, UID_LENGTH, UID_SIGNS, is_uid
 
 
 def name_cluster(desk: Desk, command: NameCluster) -> str:
@@ -36,9 +34,8 @@ def name_cluster(desk: Desk, command: NameCluster) -> str:
 def check_uid(desk: Desk, uid: str) -> None:
     """A uid that is asked for (empty: none is) is one, and the cluster has no other. InputError or Conflict else."""
     known = desk.state.uid
-    if uid and (len(uid) != UID_LENGTH or any(sign not in UID_SIGNS for sign in uid)):
-        words = f"'{uid}' is no uid of a cluster"
-        raise InputError("cluster.bad-uid", words, f"a uid is {UID_LENGTH} small letters and digits")
+    if uid and not is_uid(uid):
+        raise InputError("cluster.bad-uid", f"'{uid}' is no uid of a cluster", f"a uid is {UID_FORM}")
     if uid and known and uid != known:
         raise Conflict(
             "cluster.other-uid",

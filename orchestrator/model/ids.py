@@ -1,12 +1,17 @@
 """How things are numbered: jobs, attempts, units.
 
-Comes in: integers. Goes out: the text forms of DESIGN's ids (`1234/2`, `gangline-1234-2`) and back.
+Comes in: integers. Goes out: the text forms of DESIGN's ids (`1234/2`, `gangline-1234-2`) and back; the form of a
+cluster's uid.
 Called by: every room that prints or parses an id.
 """
 
 from __future__ import annotations
 
+import string
 from typing import NamedTuple
+
+UID_SIGNS, UID_LENGTH = string.ascii_lowercase + string.digits, 12  # docs/decisions/0003-aws.md
+UID_FORM = f"{UID_LENGTH} small letters and digits"
 
 
 class AttemptId(NamedTuple):
@@ -43,6 +48,11 @@ def parse_unit(text: str) -> AttemptId:
 def intent_id(seq: int) -> str:
     """The id of an intent, by the seq of the event that records it."""
     return f"intent-{seq}"
+
+
+def is_uid(text: str) -> bool:
+    """Whether it has the form of a cluster's uid."""
+    return len(text) == UID_LENGTH and all(sign in UID_SIGNS for sign in text)
 
 
 def _counts(text: str) -> bool:

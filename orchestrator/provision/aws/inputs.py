@@ -6,13 +6,13 @@ by: lookups (builds it), program and its components (read it).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.model.catalog import Catalog, InstanceType
 from orchestrator.model.cluster import ClusterSpec, Market, Pool, Site
 from orchestrator.model.errors import InputError
+from orchestrator.model.ids import UID_FORM, is_uid
 from orchestrator.model.stack_facts import StackFacts
 from orchestrator.planning.stacks import aws_sites
 
@@ -136,8 +136,8 @@ def chosen_site(spec: ClusterSpec, name: str) -> str:
 
 def checked_uid(uid: str) -> str:
     """The uid, if it is one. InputError else: resources without it could never be found again."""
-    if re.fullmatch(r"[a-z0-9]{12}", uid):
+    if is_uid(uid):
         return uid
     words = f"'{uid}' is no uid of a cluster" if uid else "the cluster has no uid here"
-    hint = "12 letters and digits, minted once: `pulumi config set gangline:uid UID`"
+    hint = f"{UID_FORM}, minted once: `pulumi config set gangline:uid UID`"
     raise InputError("aws.no-uid", words, hint)
