@@ -7,8 +7,8 @@ Called by: cycle (nodes that did not boot), controller.capacity_answers (refused
 from __future__ import annotations
 
 from orchestrator.model.capacity import ErrorClass
+from orchestrator.model.clock import SECOND
 
-SECOND_US = 1_000_000
 # class -> seconds of the first rest and of the longest; each failure in a row doubles it. Capacity comes back within
 # minutes, quotas are raised by people, throttled APIs refill their buckets within seconds. What EC2 calls wrong it may
 # just not know yet, as the role or the template that an apply has made a moment ago, or somebody mends it in the
@@ -27,7 +27,7 @@ def retry_us(fault: ErrorClass, failures: int, intent: str, now_us: int) -> int:
     """When to try again after `failures` in a row (this one included). Up to a quarter longer, by the intent's id, so
     that what failed together does not come back together."""
     first, longest = RESTS_S[fault]
-    rest_us = min(first << min(max(failures - 1, 0), 16), longest) * SECOND_US
+    rest_us = min(first << min(max(failures - 1, 0), 16), longest) * SECOND
     return now_us + rest_us + rest_us // 4 * jitter_milli(intent) // 1000
 
 

@@ -20,12 +20,12 @@ from orchestrator.ledger.limits import Amounts, limit_reason
 from orchestrator.ledger.records import Job
 from orchestrator.ledger.state import ClassKey, State, gang_amounts
 from orchestrator.model.capacity import Circuit, Offer, OfferingKey
+from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Pool
 from orchestrator.model.decisions import Buy, CapacityDecision, Reporter
 from orchestrator.model.need import need_of, pools_for
 from orchestrator.model.reasons import Reason, reason
 
-SECOND_US = 1_000_000
 LATE_S = 60  # longer than a boot may take: so long are coming nodes kept for their job
 # Reasons of the scheduler that more nodes would take away; a job that waits for anything else is bought nothing.
 MORE_NODES_HELP = ("wait.gpus", "wait.tasks", "wait.cores", "wait.memory", "wait.nodes-closed", "wait.order")
@@ -209,7 +209,7 @@ def _buy(run: Pass, pool: Pool, found: market.Choice, job: Job | None, until_us:
     queue = job.spec.queue if job is not None else ""
     names = market.free_names(run, pool, found.count)
     boot_s = (pool.size.boot_deadline_s if pool.size is not None else 0) + LATE_S
-    kept_us = run.now_us + boot_s * SECOND_US if job is not None else 0
+    kept_us = run.now_us + boot_s * SECOND if job is not None else 0
     run.decisions.append(Buy(found.offer, names, job.id if job is not None else 0, queue, kept_us))
     run.names.update((name, True) for name in names)
     run.room.add(pool.name, names, found.offer.shape)

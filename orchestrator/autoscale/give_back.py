@@ -17,14 +17,13 @@ from orchestrator.autoscale.money import floor_of
 from orchestrator.autoscale.room import held
 from orchestrator.ledger.records import Bought, Fleet, Node
 from orchestrator.model.capacity import Circuit, ErrorClass
+from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Pool
 from orchestrator.model.decisions import Cordon, Release, Uncordon
 from orchestrator.model.node import MarkKind
 
 if TYPE_CHECKING:
     from orchestrator.autoscale.cycle import Pass
-
-SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ def those_that_do_not_boot(run: Pass) -> None:
             for one in fleet.instances
             if not one.proved_us
             and not one.releasing_us
-            and run.now_us - one.launched_us >= deadline_s * SECOND_US
+            and run.now_us - one.launched_us >= deadline_s * SECOND
         )
         if late:
             _give_up(run, fleet, late, f"not ready {deadline_s} s after its launch")
@@ -171,7 +170,7 @@ def _idle_since(each: Candidate) -> int:
 
 
 def _idle_s(run: Pass, each: Candidate) -> int:
-    return (run.now_us - _idle_since(each)) // SECOND_US
+    return (run.now_us - _idle_since(each)) // SECOND
 
 
 def _idle_for(run: Pass, pool: Pool, each: Candidate) -> bool:

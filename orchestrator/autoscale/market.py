@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from orchestrator.autoscale.money import Over
 from orchestrator.autoscale.room import Taken
 from orchestrator.model.capacity import BLOCK_LEAD_S, NEVER_US, Circuit, ErrorClass, Offer
+from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Pool
 from orchestrator.model.decisions import Buy
 from orchestrator.model.need import Need
@@ -22,8 +23,6 @@ from orchestrator.model.reasons import Reason, reason
 
 if TYPE_CHECKING:
     from orchestrator.autoscale.cycle import Pass
-
-MILLION = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +164,8 @@ def _rests(run: Pass, offer: Offer) -> Circuit | None:
 def _ends_too_soon(run: Pass, pool: Pool, offer: Offer, until_us: int) -> bool:
     """Whether a block is taken back before the work is over (`until_us`), or before a node could be of any use."""
     boot_s = pool.size.boot_deadline_s if pool.size is not None else 0
-    useful_us = max(until_us, run.now_us + boot_s * MILLION)
-    return 0 < offer.ends_us < useful_us + BLOCK_LEAD_S * MILLION
+    useful_us = max(until_us, run.now_us + boot_s * SECOND)
+    return 0 < offer.ends_us < useful_us + BLOCK_LEAD_S * SECOND
 
 
 def _of_reservation(run: Pass, offer: Offer) -> int:
@@ -210,5 +209,5 @@ def dollars(microusd: int) -> str:
 
 def clock_words(t_us: int) -> str:
     """`at 14:05:09 UTC`."""
-    second = t_us // MILLION % 86_400
+    second = t_us // SECOND % 86_400
     return f"at {second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d} UTC"

@@ -18,10 +18,10 @@ from orchestrator.ledger.apply_capacity import HOUR_US
 from orchestrator.ledger.records import Attempt, Fleet
 from orchestrator.ledger.state import State, time_limit_s
 from orchestrator.model.capacity import Offer, cost
+from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Budget, Pool
 from orchestrator.model.job import JobSpec
 
-SECOND_US = 1_000_000
 LEAVE_S = 300  # how long an instance that is being ended may still be billed
 
 
@@ -71,7 +71,7 @@ class Purse:
 
     def _seconds_to(self, until_us: int) -> int:
         end_us = min(until_us, self.policy.month_ends_us)
-        return max(-(-(end_us - self.now_us) // SECOND_US), 0)
+        return max(-(-(end_us - self.now_us) // SECOND), 0)
 
     def _count(self, pool: str, site: str, queue: str, hourly: int, monthly: int) -> None:
         for budget in self.budgets:
@@ -103,7 +103,7 @@ def open_purse(state: State, policy: Policy, now_us: int) -> Purse:
 def _stand(purse: Purse) -> None:
     """Nodes that stand all the time: the whole month of them is committed."""
     policy = purse.policy
-    month_s = (policy.month_ends_us - policy.month_us) // SECOND_US if policy.month_us else 0
+    month_s = (policy.month_ends_us - policy.month_us) // SECOND if policy.month_us else 0
     for name, price in policy.standing:
         pool = purse.state.pool(name)
         if pool is not None:
@@ -127,7 +127,7 @@ def _live(purse: Purse) -> None:
         names = [one.node for one in fleet.instances] or list(intent.nodes)
         for begun_us, name in zip(begins, names, strict=True):
             end_us = min(ends.of(fleet, name), purse.policy.month_ends_us)
-            seconds = -(-(end_us - max(begun_us, purse.policy.month_us)) // SECOND_US)
+            seconds = -(-(end_us - max(begun_us, purse.policy.month_us)) // SECOND)
             monthly += cost(intent.price, max(seconds, 0))
         purse._count(intent.pool, intent.site, intent.queue, intent.price * count, monthly)
 
@@ -153,7 +153,7 @@ class _Ends:
         """UTC microseconds."""
         pool = self._state.pool(fleet.intent.pool)
         if pool is None or any(one.node == node and one.releasing_us for one in fleet.instances):
-            return self._now_us + LEAVE_S * SECOND_US
+            return self._now_us + LEAVE_S * SECOND
         if self._floor[pool.name] > 0:
             self._floor[pool.name] -= 1
             return self._policy.month_ends_us
@@ -169,7 +169,7 @@ class _Ends:
 def _attempt_ends_us(policy: Policy, now_us: int, attempt: Attempt) -> int:
     if attempt.deadline_us:
         return max(attempt.deadline_us, now_us)
-    return now_us + attempt.time_limit_s * SECOND_US if attempt.time_limit_s else policy.month_ends_us
+    return now_us + attempt.time_limit_s * SECOND if attempt.time_limit_s else policy.month_ends_us
 
 
 def job_ends_us(state: State, policy: Policy, pool: Pool, spec: JobSpec, now_us: int) -> int:
@@ -178,12 +178,12 @@ def job_ends_us(state: State, policy: Policy, pool: Pool, spec: JobSpec, now_us:
     if not limit_s:
         return policy.month_ends_us
     boot_s = pool.size.boot_deadline_s if pool.size is not None else 0
-    return now_us + (boot_s + limit_s) * SECOND_US + _idle_us(pool)
+    return now_us + (boot_s + limit_s) * SECOND + _idle_us(pool)
 
 
 def _idle_us(pool: Pool) -> int:
     """From the end of its work until a node is gone."""
-    return ((pool.size.idle_s if pool.size is not None else 0) + LEAVE_S) * SECOND_US
+    return ((pool.size.idle_s if pool.size is not None else 0) + LEAVE_S) * SECOND
 
 
 def floor_of(pool: Pool) -> int:
