@@ -7,8 +7,6 @@ capacity_answers, what people say of it in capacity_commands.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from orchestrator.autoscale import decide as decide_capacity
 from orchestrator.controller import instances
 from orchestrator.controller.desk import Desk
@@ -42,10 +40,8 @@ def decide(desk: Desk, waits: dict[ClassKey, Reason]) -> bool:
     blocked = _blocked(desk)
     if blocked != elastic.told:
         elastic.told, desk.writer.touched_capacity = blocked, True
-    policy = replace(
-        policy_of(state.cluster, elastic.catalog, blocked, now_us),
-        outdated=outdated(state, {name: known for name, known in facts.items() if name not in blocked}),
-    )
+    old = outdated(state, {name: known for name, known in facts.items() if name not in blocked})
+    policy = policy_of(state.cluster, elastic.catalog, blocked, old, now_us)
     budget = desk.settings.work_budget
     decisions = decide_capacity(state, offers, policy, now_us, budget, reporter, waits)
     for decision in decisions:

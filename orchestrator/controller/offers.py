@@ -118,10 +118,13 @@ def _is_outdated(state: State, intent: Intent, facts: StackFacts) -> bool:
     return not named or meaning is None or bool(intent.meaning and meaning not in ("", intent.meaning))
 
 
-def policy_of(spec: ClusterSpec, catalog: Catalog, blocked: Mapping[str, str], now_us: int) -> Policy:
-    """The calendar month of the cluster's zone, what stands, and what can't be used."""
+def policy_of(
+    spec: ClusterSpec, catalog: Catalog, blocked: Mapping[str, str], old: frozenset[str], now_us: int
+) -> Policy:
+    """The calendar month of the cluster's zone, what stands, what can't be used, what is outdated (`old`)."""
     month_us, ends_us = month_of(spec.timezone, now_us)
-    return Policy(month_us, ends_us, tuple(_standing(spec, catalog, now_us)), tuple(sorted(blocked.items())))
+    standing = tuple(_standing(spec, catalog, now_us))
+    return Policy(month_us, ends_us, standing, tuple(sorted(blocked.items())), outdated=old)
 
 
 def _standing(spec: ClusterSpec, catalog: Catalog, now_us: int) -> Iterator[tuple[str, int]]:
