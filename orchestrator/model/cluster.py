@@ -54,6 +54,7 @@ from orchestrator.model.cluster_sites import (
 )
 from orchestrator.model.cluster_words import (
     JOB_PORTS,
+    MADE_STORAGE,
     Acceptance,
     AtLimit,
     DrainThen,
@@ -75,6 +76,7 @@ from orchestrator.model.written import Effect, Form, identity, leaf, part, rows
 __all__ = [
     "DEFAULT_ROOT_VOLUME",
     "JOB_PORTS",
+    "MADE_STORAGE",
     "Acceptance",
     "Access",
     "AtLimit",
@@ -270,6 +272,11 @@ class Storage:
         default=False,
         metadata=leaf(CONTROLLER, "it counts for jobs that end from now on", form=Form.FLAG, given=True),
     )
+
+    @property
+    def made(self) -> bool:
+        """Whether Gangline makes it, and people do not keep it."""
+        return self.kind in MADE_STORAGE and not self.source
 
 
 N = TypeVar("N", Site, Pool, Queue)

@@ -76,6 +76,9 @@ class StorageKind(Word):
     EFS = "efs"
 
 
+MADE_STORAGE = (StorageKind.FSX, StorageKind.EFS)  # what Gangline can make by itself, on AWS
+
+
 class IdentitySource(Word):
     """Where nodes learn names and numbers of users."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from orchestrator.model.cluster import ClusterSpec, Pool, SiteKind, Storage, StorageKind
+from orchestrator.model.cluster import ClusterSpec, Pool, SiteKind, Storage
 from orchestrator.model.job import JobSpec, LaunchKind
 
 
@@ -70,8 +70,7 @@ def _mounted(cluster: ClusterSpec, storage: Storage, pool: Pool) -> bool:
     """Without sites: everywhere, but for what Gangline makes, which stands in AWS alone."""
     if storage.sites:
         return pool.site in storage.sites
-    made = storage.kind in (StorageKind.FSX, StorageKind.EFS) and not storage.source
-    return not made or cluster.site_of(pool).kind is SiteKind.AWS
+    return not storage.made or cluster.site_of(pool).kind is SiteKind.AWS
 
 
 def _suits(pool: Pool, spec: JobSpec) -> bool:

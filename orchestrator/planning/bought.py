@@ -19,7 +19,6 @@ from orchestrator.model.cluster import (
 )
 
 FREE_ENDPOINTS = ("s3", "dynamodb")  # gateway endpoints; all others are interfaces, paid by the hour and zone
-MADE = (StorageKind.FSX, StorageKind.EFS)
 
 
 def unpriced(spec: ClusterSpec) -> Iterator[str]:
@@ -56,7 +55,7 @@ def _nodes(site: Site, pools: list[Pool]) -> Iterator[str]:
 
 
 def _is_made_on(one: Storage, site: Site) -> bool:
-    return one.kind in MADE and not one.source and (not one.sites or site.name in one.sites)
+    return one.made and (not one.sites or site.name in one.sites)
 
 
 def _storage(site: Site, one: Storage) -> str:

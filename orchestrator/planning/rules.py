@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.model.change import ChangeKind, UpdateClass
-from orchestrator.model.cluster import ClusterSpec, Emulate, Pool, SiteKind, Storage, StorageKind
+from orchestrator.model.cluster import ClusterSpec, Emulate, Pool, SiteKind, Storage
 from orchestrator.model.written import Effect
 from orchestrator.planning.compare import Case
 from orchestrator.planning.desired import HEAVY_PACKAGES
@@ -93,7 +93,7 @@ def _was_made(judged: Judged) -> bool:
     """By Gangline, and it is not any more what it was."""
     old: Storage | None = judged.case.rows[0].old
     new: Storage | None = judged.case.rows[0].new
-    if old is None or old.kind not in MADE or old.source:
+    if old is None or not old.made:
         return False
     return new is None or (new.kind, new.source) != (old.kind, old.source)
 
@@ -146,7 +146,6 @@ def _storage_consent(judged: Judged) -> str:
     return f"storage/{judged.case.rows[0].old.name}"
 
 
-MADE = (StorageKind.FSX, StorageKind.EFS)
 REFUSED = UpdateClass.REFUSED
 CONTROLLER, IN_PLACE = UpdateClass.CONTROLLER, UpdateClass.IN_PLACE
 RECONFIGURE, REPLACE = UpdateClass.RECONFIGURE, UpdateClass.REPLACE

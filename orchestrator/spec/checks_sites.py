@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
-from orchestrator.model.cluster import Redundancy, StorageKind
-from orchestrator.spec.checks_storage import MADE
+from orchestrator.model.cluster import MADE_STORAGE, Redundancy, StorageKind
 from orchestrator.spec.context import Context, reference, rows, run, sure, twice
 from orchestrator.spec.nodes import more, nodes_of_site
 from orchestrator.spec.reading import Found
@@ -51,7 +50,7 @@ def _storage_source(item: StorageDocument, loc: Loc) -> Iterator[Found]:
         advice = "a local folder has a path only"
         found = problem("spec.not-for-kind", what="storage", kind=item.kind, field="source", advice=advice)
         yield Found((*loc, "source"), found, "key")
-    if not local and item.source is None and item.kind not in MADE:
+    if not local and item.source is None and item.kind not in MADE_STORAGE:
         found = problem("spec.missing-field", field="source", advice="say what is mounted, as in nas1:/home")
         yield Found((*loc, "source"), found, "parent")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.model.cluster import StorageKind
+from orchestrator.model.cluster import MADE_STORAGE, StorageKind
 from orchestrator.model.units import size_text
 from orchestrator.spec.context import Context, given, rows, run, sure
 from orchestrator.spec.reading import Found
@@ -15,7 +15,6 @@ from orchestrator.wire.cluster import StorageDocument
 from orchestrator.wire.cluster_sites import AwsSite
 from orchestrator.wire.faults import Loc, problem, shown
 
-MADE = (StorageKind.FSX, StorageKind.EFS)  # what Gangline can make by itself
 GIB = 2**30
 # FSx API reference, CreateFileSystem, Lustre of deployment type PERSISTENT_2 on SSD: 1200 GiB, 2400 GiB and multiples
 # of 2400; PerUnitStorageThroughput 125, 250, 500 or 1000 MB/s per TiB.
@@ -34,7 +33,7 @@ def made(context: Context) -> Iterator[Found]:
 
 def _storage_made(item: StorageDocument, loc: Loc) -> Iterator[Found]:
     """What is said of a file system that Gangline makes goes with no other."""
-    made = item.kind in MADE and item.source is None
+    made = item.kind in MADE_STORAGE and item.source is None
     advice = "people keep it" if item.source is not None else "only fsx and efs are made by Gangline"
     for name in given(item, "size", "throughput") if not made else ():
         found = problem("spec.not-for-kind", what="storage", kind=item.kind, field=name, advice=advice)
@@ -45,7 +44,7 @@ def _storage_made(item: StorageDocument, loc: Loc) -> Iterator[Found]:
 
 
 def _made(context: Context, item: StorageDocument, loc: Loc) -> Iterator[Found]:
-    if item.kind not in MADE or item.source is not None:
+    if item.kind not in MADE_STORAGE or item.source is not None:
         return
     fsx = item.kind == StorageKind.FSX
     yield from run((_fsx_size, _fsx_throughput) if fsx else (_efs_size, _efs_throughput), item, loc)

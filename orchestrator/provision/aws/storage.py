@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_aws import efs, fsx
 
-from orchestrator.model.cluster import Storage, StorageKind
+from orchestrator.model.cluster import MADE_STORAGE, Storage, StorageKind
 from orchestrator.model.stack_facts import StorageFact
 from orchestrator.planning.stacks import aws_sites
 from orchestrator.provision.aws.inputs import SiteInputs
@@ -113,7 +113,7 @@ def storages_of(inputs: SiteInputs) -> tuple[Storage, ...]:
     return tuple(
         storage
         for storage in inputs.spec.storage
-        if storage.kind in (StorageKind.FSX, StorageKind.EFS)
+        if storage.kind in MADE_STORAGE
         and (inputs.site_name in storage.sites or (not storage.sites and _only_aws(inputs)))
     )
 
