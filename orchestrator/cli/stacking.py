@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from orchestrator.cli.known import known_catalog
 from orchestrator.cli.session import current, note
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 UNNAMED = "0" * 12  # the uid in plans of a cluster that no controller has named yet: nothing has that mark
 CONSENT = "storage/"
+T = TypeVar("T")
 GIVEN_BACK_S = 900  # for the controller to have given back what it bought: large instances end slowly
 # What EC2 still tells of after its end, or has for its own accounting: no such thing is billed.
 PASSING = ("fleet", "instance", "network-interface", "spot-instances-request")
@@ -270,33 +271,29 @@ class Stacks:
                 f"work has not left {fold_names(sorted(held))}",
                 "run it again when it is over",
             )
-        self._given_back(site)
-        find = _found_again(_spec_with(self._account, site), site, named(self._account).uid)
+        spec, uid = _spec_with(self._account, site), named(self._account).uid
+        seen = _Seen(_cloud(self._account, site), uid, site)
+        self._given_back(seen)
+        find = _found_again(spec, site, uid)
         done = stack.destroy(self._progress(site), _released(self._account), find)
         for name in done.adopted:
             self._tell(f"{site}: {name} was made by a run that was killed, and is ended too")
         for one in stack.left():
             self._tell(f"{site}: {short_kind(one.type)} {one.name} is kept: {one.why_kept()}")
-        self._swept(site, stack.instances())
-        self._tell_strangers(site, stack.ids())
+        kept = stack.ids()
+        _swept(seen, kept)
+        for kind, name in seen.others(kept):
+            self._tell(f"{site}: {kind} {name} is left: it has the site's marks and is in no record")
         return len(done.changes)
 
-    def _tell_strangers(self, site: str, kept: frozenset[str]) -> None:
-        """What has the site's marks and is in no record: nobody here made it, so nobody here ends it."""
-        uid = named(self._account).uid
-        for one in _cloud(self._account, site).tagged(uid, site) if uid != UNNAMED else ():
-            kind, _, name = one.partition(" ")
-            if kind not in PASSING and name not in kept:
-                self._tell(f"{site}: {kind} {name} is left: it has the site's marks and is in no record")
-
-    def _given_back(self, site: str) -> None:
+    def _given_back(self, seen: _Seen) -> None:
         """Until the controller has given back what it bought: what it keeps may have work, and is not ended from
         here."""
         end, told = time.monotonic() + GIVEN_BACK_S, False
-        while left := _bought(self._account, site):
+        while left := seen.bought():
             if not told:
                 told = True
-                self._tell(f"{site}: waiting until the controller has given back {', '.join(left)}")
+                self._tell(f"{seen.site}: waiting until the controller has given back {', '.join(left)}")
             if time.monotonic() > end:
                 raise Unavailable(
                     "destroy.not-given-back",
@@ -304,21 +301,6 @@ class Stacks:
                     "`gangline nodes` shows what runs there, or who has cordoned it; run it again after that",
                 )
             time.sleep(LOOK_S)
-
-    def _swept(self, site: str, kept: frozenset[str]) -> None:
-        """Instances with the site's marks that are still there: nothing of it is to run on that the record does not
-        keep."""
-        left = _marked(self._account, site, kept)
-        if not left:
-            return
-        _cloud(self._account, site).terminate(tuple(left))
-        end = time.monotonic() + GIVEN_BACK_S
-        while (left := _marked(self._account, site, kept)) and time.monotonic() < end:
-            time.sleep(LOOK_S)
-        if left:
-            raise Unavailable(
-                "destroy.left", f"{', '.join(left)} would not end", "run it again, and look into the account"
-            )
 
     def _progress(self, site: str) -> Callable[[ResourceChange, bool], None]:
         def one(change: ResourceChange, done: bool) -> None:
@@ -341,18 +323,45 @@ def _cloud(account: Account, site: str) -> Any:
     return fleet.cloud_of(_spec_with(account, site).site(site))
 
 
-def _bought(account: Account, site: str) -> list[str]:
-    """Instances that the controller has launched on the site and that are not gone; those of the stack are not among
-    them."""
-    uid = named(account).uid
-    return _not_gone(_cloud(account, site).describe(uid, site)) if uid != UNNAMED else []
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a site's account has of a cluster, asked anew each time; nothing where the cluster was never named."""
+
+    cloud: Any
+    uid: str
+    site: str
+
+    def bought(self) -> list[str]:
+        """Instances that the controller has launched and that are not gone; those of the stack are not among them."""
+        return _not_gone(self._ask(self.cloud.describe))
+
+    def marked(self, kept: frozenset[str]) -> list[str]:
+        """All instances with the site's marks that are not gone, but for `kept`."""
+        return [name for name in _not_gone(self._ask(self.cloud.marked)) if name not in kept]
+
+    def others(self, kept: frozenset[str]) -> list[tuple[str, str]]:
+        """Kind and id of what else has the site's marks: nobody here made it, so nobody here ends it."""
+        found = self._ask(self.cloud.tagged)
+        return [(kind, name) for kind, name in found if kind not in PASSING and name not in kept]
+
+    def _ask(self, ask: Callable[[str, str], Iterable[T]]) -> Iterable[T]:
+        return ask(self.uid, self.site) if self.uid != UNNAMED else ()
 
 
-def _marked(account: Account, site: str, kept: frozenset[str]) -> list[str]:
-    """All instances with the site's marks that are not gone, but for `kept`."""
-    uid = named(account).uid
-    found = _not_gone(_cloud(account, site).marked(uid, site)) if uid != UNNAMED else []
-    return [name for name in found if name not in kept]
+def _swept(seen: _Seen, kept: frozenset[str]) -> None:
+    """Instances with the site's marks that are still there: nothing of it is to run on that the record does not
+    keep."""
+    left = seen.marked(kept)
+    if not left:
+        return
+    seen.cloud.terminate(tuple(left))
+    end = time.monotonic() + GIVEN_BACK_S
+    while (left := seen.marked(kept)) and time.monotonic() < end:
+        time.sleep(LOOK_S)
+    if left:
+        raise Unavailable(
+            "destroy.left", f"{', '.join(left)} would not end", "run it again, and look into the account"
+        )
 
 
 def _not_gone(found: Iterable[CloudInstance]) -> list[str]:

@@ -212,7 +212,7 @@ class Bought:
         self.ended: list[str] = []
         self.said: list[str] = []
         self.stubborn = False  # what is told to end does not
-        self.left: tuple[str, ...] = ()
+        self.left: tuple[tuple[str, str], ...] = ()
 
     def describe(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
         return self._alive(self.keeps[site])
@@ -220,7 +220,7 @@ class Bought:
     def marked(self, uid: str, site: str) -> tuple[CloudInstance, ...]:
         return self._alive((*self.keeps[site], *self.others.get(site, ())))
 
-    def tagged(self, uid: str, site: str) -> tuple[str, ...]:
+    def tagged(self, uid: str, site: str) -> tuple[tuple[str, str], ...]:
         return self.left
 
     def _alive(self, names: tuple[str, ...]) -> tuple[CloudInstance, ...]:
@@ -245,7 +245,6 @@ def leaving(monkeypatch: pytest.MonkeyPatch) -> Callable[[Bought], HostResult]:
     stack = SimpleNamespace(
         destroy=destroy,
         left=tuple,
-        instances=lambda: frozenset({"i-protected"}),
         ids=lambda: frozenset({"i-protected", "vpc-kept"}),
     )
     monkeypatch.setattr(stacking, "_stack", lambda *_, **__: stack)
@@ -287,7 +286,7 @@ def test_what_has_the_sites_marks_and_is_in_no_record_is_named_and_left(
     leaving: Callable[[Bought], HostResult],
 ) -> None:
     cloud = Bought({"use1": ()})
-    cloud.left = ("fleet fleet-1", "instance i-9", "volume vol-1", "vpc vpc-kept")
+    cloud.left = (("fleet", "fleet-1"), ("instance", "i-9"), ("volume", "vol-1"), ("vpc", "vpc-kept"))
     assert leaving(cloud).ok
     assert cloud.said[1:] == ["use1: volume vol-1 is left: it has the site's marks and is in no record"]
 

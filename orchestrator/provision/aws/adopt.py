@@ -19,6 +19,7 @@ from orchestrator.model.errors import Unavailable
 from orchestrator.provision.aws import facts
 from orchestrator.provision.aws.marks import NODE, SITE, UID, Marks
 from orchestrator.provision.aws.security import IAM_ROLE_NAME
+from orchestrator.provision.aws.tagged import having
 
 # The type and the Pulumi name of what was being made, and the inputs that it was being made with.
 Find = Callable[[str, str, Mapping[str, Any]], str]
@@ -80,7 +81,8 @@ def _found(session: Any, marks: Marks, word: str, name: str, given: Mapping[str,
         return _tagged(session.client("ec2"), marks, _TAGGED[word], name)
     if word in ("LustreFileSystem", "FileSystem"):
         service = "fsx" if word == "LustreFileSystem" else "efs"
-        rows = session.client(service).describe_file_systems()["FileSystems"]
+        pages = session.client(service).get_paginator("describe_file_systems").paginate()
+        rows = [row for page in pages for row in page["FileSystems"]]
         return [row["FileSystemId"] for row in rows if _is(row, marks, name)]
     return _by_name(session, marks, word, name)
 
@@ -106,7 +108,8 @@ def _instances(ec2: Any, marks: Marks, name: str) -> list[str]:
         {"Name": f"tag:{SITE}", "Values": [marks.site]},
         {"Name": "instance-state-name", "Values": _ALIVE},
     ]
-    rows = [row for one in ec2.describe_instances(Filters=mine)["Reservations"] for row in one["Instances"]]
+    pages = ec2.get_paginator("describe_instances").paginate(Filters=mine)
+    rows = [row for page in pages for one in page["Reservations"] for row in one["Instances"]]
     named = [row for row in rows if {"Key": NODE, "Value": name} in row.get("Tags", [])]
     found = named or [row for row in rows if _is(row, marks, name)]
     return [row["InstanceId"] for row in found]
@@ -114,11 +117,7 @@ def _instances(ec2: Any, marks: Marks, name: str) -> list[str]:
 
 def _tagged(ec2: Any, marks: Marks, prefix: str, name: str) -> list[str]:
     """Ids of all things of a kind that have the cluster's uid, the site's mark and that name."""
-    having = []
-    for key, value in _told_by(marks, name).items():
-        asked = [{"Name": "key", "Values": [key]}, {"Name": "value", "Values": [value]}]
-        having.append({row["ResourceId"] for row in ec2.describe_tags(Filters=asked)["Tags"]})
-    return sorted(one for one in set.intersection(*having) if one.startswith(prefix))
+    return [one for _, one in having(ec2, _told_by(marks, name)) if one.startswith(prefix)]
 
 
 def _by_name(session: Any, marks: Marks, word: str, name: str) -> list[str]:

@@ -19,6 +19,7 @@ from orchestrator.model.cluster import Market, Site
 from orchestrator.model.stack_facts import StackFacts, TemplateFact
 from orchestrator.provision.aws import faults
 from orchestrator.provision.aws.marks import CLUSTER, INTENT, NODES, POOL, SITE, UID
+from orchestrator.provision.aws.tagged import having
 from orchestrator.provision.cloud import Clouds, Facts, LaunchError, Unanswered
 
 TAG_LENGTH = 256  # EC2's bound for a tag's value
@@ -85,16 +86,10 @@ class Ec2:
         """All instances with the marks of a site, whoever launched them: the controller, or a run of its stack."""
         return self._described(_of_site(uid, site))
 
-    def tagged(self, uid: str, site: str) -> tuple[str, ...]:
-        """Everything of EC2's with the marks of a site, as `kind id`; EC2 tells of some for a while after their end."""
-        found: list[set[str]] = []
-        for key, value in ((UID, uid), (SITE, site)):
-            filters = [{"Name": "key", "Values": [key]}, {"Name": "value", "Values": [value]}]
-            with _said():
-                pages = self._client.get_paginator("describe_tags").paginate(Filters=filters)
-                rows = [row for page in pages for row in page["Tags"]]
-            found.append({f"{row['ResourceType']} {row['ResourceId']}" for row in rows})
-        return tuple(sorted(found[0] & found[1]))
+    def tagged(self, uid: str, site: str) -> tuple[tuple[str, str], ...]:
+        """Kind and id of everything of EC2's with the marks of a site; of some for a while after their end."""
+        with _said():
+            return having(self._client, {UID: uid, SITE: site})
 
     def reserved(self, ids: tuple[str, ...]) -> tuple[Reserved, ...]:
         """One that EC2 does not know makes it refuse all others, so they are asked for one by one then."""

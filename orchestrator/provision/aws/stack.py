@@ -184,10 +184,6 @@ class SiteStack:
         """The ids of all that the record has."""
         return frozenset(str(one["id"]) for one in self._resources() if one.get("id"))
 
-    def instances(self) -> frozenset[str]:
-        """The ids of the instances in the record."""
-        return frozenset(one["id"] for one in self._resources() if one["type"] == INSTANCE and one.get("id"))
-
     # --- after a killed run ------------------------------------------------------------------------------------
 
     def reconcile(self, find: Find) -> tuple[str, ...]:

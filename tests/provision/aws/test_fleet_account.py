@@ -189,7 +189,7 @@ def test_everything_with_a_sites_marks_is_found(aws: Account) -> None:
         made.append(
             ec2.create_volume(AvailabilityZone="us-east-1a", Size=1, TagSpecifications=tags)["VolumeId"]
         )
-    assert cloud.tagged("k3j9x0q2m5a7", "use1") == (f"volume {made[0]}",)
+    assert cloud.tagged("k3j9x0q2m5a7", "use1") == (("volume", made[0]),)
 
 
 def test_facts_that_nobody_has_written_are_none(aws: Account) -> None:

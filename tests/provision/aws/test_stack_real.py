@@ -413,7 +413,7 @@ def test_destroy_ends_what_a_killed_run_was_making(bench: Bench) -> None:
 
     assert done.adopted == ("train-02",)
     assert bench.instances() == {}
-    assert bench.stack().instances() == frozenset()
+    assert not any(one.startswith("i-") for one in bench.stack().ids())
 
 
 def _unrecord(bench: Bench, *nodes: str) -> int:
