@@ -104,7 +104,7 @@ def _drift(account: Account, name: str) -> StackSight:
     _tell_wait(name)
     try:
         with _installed():
-            found = _stack(account, name, leased=False).drift()
+            found = _stack(account, name, named(account), leased=False).drift()
     except GanglineError as error:
         return StackSight(name, error=_words(error), hint=error.hint)
     return StackSight(name, drift=tuple(one.row() for one in found))
@@ -140,12 +140,13 @@ def _words(error: GanglineError) -> str:
 
 
 def _looked(account: Account, name: str) -> StackSight:
+    cluster = named(account)
     if not _stays(account, name):
-        rows = _stack(account, name, leased=False).preview_destroy(_released(account))
+        rows = _stack(account, name, cluster, leased=False).preview_destroy(_released(account))
         return StackSight(name, tuple(one.row() for one in rows))
-    inputs = _inputs(account, name)
+    inputs = _inputs(account, name, cluster)
     warnings, faults = _live(account, name, inputs)
-    found = _stack(account, name, leased=False).sight(inputs)
+    found = _stack(account, name, cluster, leased=False).sight(inputs)
     return replace(found, warnings=(*_unbuilt(account.spec, name), *warnings), faults=faults)
 
 
@@ -190,10 +191,9 @@ def _finding(found: Any) -> str:
 # --- what a run is made of -------------------------------------------------------------------------------------------
 
 
-def _inputs(account: Account, name: str) -> SiteInputs:
+def _inputs(account: Account, name: str, cluster: Named) -> SiteInputs:
     from orchestrator.provision.aws.lookups import run_inputs
 
-    cluster = named(account)
     return run_inputs(
         account.spec,
         name,
@@ -215,14 +215,13 @@ def _spec_with(account: Account, site: str) -> ClusterSpec:
     return account.spec if _stays(account, site) or account.before is None else account.before
 
 
-def _stack(account: Account, name: str, *, leased: bool) -> SiteStack:
+def _stack(account: Account, name: str, cluster: Named, *, leased: bool) -> SiteStack:
     """The stack of a site. Pulumi's own files are the person's, unless GANGLINE_HOME moves all."""
     from orchestrator.provision.aws import engine
     from orchestrator.provision.aws.stack import SiteStack
 
     home = account.state / "pulumi" if os.environ.get("GANGLINE_HOME") else None
-    uid = named(account).uid
-    known = "" if uid == UNNAMED else uid
+    known = "" if cluster.uid == UNNAMED else cluster.uid
     return SiteStack(_spec_with(account, name), name, account.state, engine.find(home), leased, known)
 
 
@@ -248,10 +247,11 @@ class Stacks:
 
     def _bring(self, site: str, held: frozenset[str]) -> int:
         account = self._account
-        stack = _stack(account, site, leased=True)
+        cluster = named(account)
+        stack = _stack(account, site, cluster, leased=True)
         if not _stays(account, site):
-            return self._end(site, stack, held)
-        inputs = replace(_inputs(account, site), held=held)
+            return self._end(site, stack, cluster.uid, held)
+        inputs = replace(_inputs(account, site, cluster), held=held)
         if inputs.uid == UNNAMED:
             raise Unavailable(
                 "apply.no-uid", "the controller has not named the cluster", "run it again, with this version"
@@ -262,7 +262,7 @@ class Stacks:
             self._tell(f"{site}: {name} was made by a run that was killed, and is taken over")
         return len(done.changes)
 
-    def _end(self, site: str, stack: SiteStack, held: frozenset[str]) -> int:
+    def _end(self, site: str, stack: SiteStack, uid: str, held: frozenset[str]) -> int:
         """By the record and the marks: first what the controller gives back, then the stack with what a killed run was
         making, then what nobody knows of."""
         if held:
@@ -271,10 +271,9 @@ class Stacks:
                 f"work has not left {fold_names(sorted(held))}",
                 "run it again when it is over",
             )
-        spec, uid = _spec_with(self._account, site), named(self._account).uid
         seen = _Seen(_cloud(self._account, site), uid, site)
         self._given_back(seen)
-        find = _found_again(spec, site, uid)
+        find = _found_again(_spec_with(self._account, site), site, uid)
         done = stack.destroy(self._progress(site), _released(self._account), find)
         for name in done.adopted:
             self._tell(f"{site}: {name} was made by a run that was killed, and is ended too")
