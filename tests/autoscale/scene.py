@@ -244,3 +244,8 @@ class Scene(Fold):
             self(events.AttemptPartEnded(attempt.id, part.placement.node))
         self(events.AttemptEnded(attempt.id, EndCause.CANCELLED))
         self(events.JobEnded(job_id, JobState.CANCELLED))
+
+
+def kinds(scene: Scene) -> list[str]:
+    """What a pass would decide now, by type."""
+    return [type(one).__name__ for one in scene.look()]

@@ -7,7 +7,7 @@ by: tests of the controller. Nothing is asked before a test turns the hands, so 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,20 @@ from orchestrator.model.capacity import (
     client_token,
 )
 from orchestrator.model.clock import SECOND, ManualClock
-from orchestrator.model.cluster import ClusterSpec, Site
+from orchestrator.model.cluster import ClusterSpec, Market, Offering, Site
 from orchestrator.model.node import Device, NodeFacts
 from orchestrator.model.stack_facts import StackFacts, SubnetFact, TemplateFact
 from orchestrator.provision.cloud import LaunchError, Task, Unanswered
 from orchestrator.store.open import open_store
-from tests.autoscale.scene import hybrid
-from tests.builders import GPU
+from tests.autoscale.scene import elastic, hybrid
+from tests.builders import GPU, job
 from tests.controller.world import ModelAgent, World, _Here
+
+GANG_OF_4 = job(nodes=4, gpus=8)
+SPOT_THEN_ON_DEMAND = (
+    Offering(("p5.48xlarge",), Market.SPOT, 30_000_000),
+    Offering(("p5.48xlarge",), Market.ON_DEMAND),
+)
 
 
 @dataclass
@@ -287,3 +293,10 @@ class CloudWorld(World):
     def billed_s(self) -> int:
         """Seconds of instances that are gone, as the ledger has them."""
         return sum(account.seconds for account in self.state.accounts.values())
+
+
+def world_of(path: Path, **rest: object) -> CloudWorld:
+    """A pool `burst` of at most 4, on spot first; one zone."""
+    spec = hybrid(replace(elastic(**rest), offerings=SPOT_THEN_ON_DEMAND))  # type: ignore[arg-type]
+    sites = tuple(replace(site, zones=site.zones[:1]) for site in spec.sites)
+    return CloudWorld(path / "state", replace(spec, sites=sites))

@@ -16,9 +16,8 @@ from orchestrator.model.errors import Refused
 from orchestrator.model.instance import Ending, EndingKind
 from orchestrator.model.node import Hardware, MarkKind
 from tests.builders import cluster, facts, job, pool
-from tests.controller.clouds import CloudWorld
+from tests.controller.clouds import GANG_OF_4, CloudWorld, world_of
 from tests.controller.scenes import finish, ledger
-from tests.controller.test_capacity import GANG_OF_4, world_of
 from tests.controller.world import World
 
 KEY, OTHER_KEY = "aa" * 32, "bb" * 32
