@@ -40,8 +40,13 @@ PYTEST := $(BIN)/python -m pytest
 test: setup lint type arch ## Check everything: lint, types, layers, then every test that this machine can run
 	@PYTHONHASHSEED=0 $(PYTEST) -n auto -m "not bench and not cloud" $(ARGS)
 
-test-fast: setup ## Run the unit and property tests only
-	@PYTHONHASHSEED=0 $(PYTEST) -n auto -q -m "not system and not testbed and not bench and not cloud" $(ARGS)
+# Files of unit tests lie in memory where a gigabyte is free there: ledgers are flushed hundreds of times.
+ROOM = $(shell df -k /dev/shm 2>/dev/null | awk 'NR == 2 { print $$4 }')
+IN_MEMORY = $(if $(shell [ -w /dev/shm ] && [ "$(ROOM)" -gt 1000000 ] && echo yes),PYTEST_DEBUG_TEMPROOT=/dev/shm)
+test-fast: setup ## Run the unit and property tests only, with a third of the examples and mutants of `make test`
+	@$(IN_MEMORY) PYTHONHASHSEED=0 HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick} \
+	  $(PYTEST) -n auto -q -o tmp_path_retention_policy=failed \
+	  -m "not system and not testbed and not bench and not cloud" $(ARGS)
 
 ##@ While writing
 .PHONY: fmt lint type arch schemas docs
@@ -79,7 +84,7 @@ aws: setup ## Run the tests' own AWS account by hand: prints its endpoint, ends 
 
 ##@ Measuring: options are make variables, as in `make bench-rate JOBS=1000 CLIENTS=8`
 # Each variable NAME=value of the command line reaches the benchmark as the environment variable BENCH_NAME.
-.PHONY: bench-rate bench-cli bench-agents bench-store bench-plan bench-up
+.PHONY: bench-rate bench-cli bench-agents bench-store bench-plan bench-up bench-scale bench-openb bench-kueue
 QUOTE := '
 quoted = $(QUOTE)$(subst $(QUOTE),'\'',$(1))$(QUOTE)
 options = $(foreach v,$(filter-out PYTHON ARGS,$(.VARIABLES)),$(if \
@@ -98,11 +103,35 @@ bench-agents: setup ## What beating agents cost the controller
 bench-store: setup ## Events a second into the ledger on this disk
 	$(bench)
 
+.PHONY: bench-simulate bench-gavel bench-truth
+bench-simulate: setup ## How long the simulator takes for a million jobs on a thousand nodes
+	$(bench)
+
+bench-gavel: setup ## Mean completion times on Gavel's continuous traces, beside the published ones
+	$(bench)
+
+bench-truth: setup ## Whether the simulator predicts waits that are then measured on a local cluster
+	$(bench)
+
 bench-plan: setup ## How long a plan over thousands of hosts takes
 	$(bench)
 
 bench-up: setup ## From bare hosts to ready, and a second `up` against a plain ping by Ansible (root, boots its own hosts)
 	$(bench)
+
+bench-scale: setup ## How long decisions take, on KAI's scenarios and on 10,000 nodes (CASES=kai-fill,own NODES=1000,10000)
+	$(bench)
+
+bench-openb: setup ## Placement on the openb traces against FGD (GANGLINE_DATA names their folder): TRACES, SEEDS, CHURN=1
+	$(bench)
+
+bench-kueue: setup ## Kueue's baseline of 15,000 workloads in real time (CASE=large-scale, SHARE=0.1 of the workloads)
+	$(bench)
+
+##@ Looking for faults
+.PHONY: fuzz
+fuzz: setup ## Hold ROUNDS random passes of the scheduler against all that they promise (SEED=N: from that story on)
+	@env $(options) PYTHONHASHSEED=0 $(BIN)/python -m tests.scheduler.fuzzing
 
 ##@ Releasing and tidying
 .PHONY: package lock clean distclean

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from orchestrator import catalog
 from orchestrator.ledger import events
 from orchestrator.ledger.apply import apply
 from orchestrator.ledger.events import Event
@@ -21,9 +22,10 @@ from orchestrator.model.cluster import (
     Queue,
     QueueLimits,
     Site,
+    SiteFabric,
     SiteKind,
 )
-from orchestrator.model.job import JobSpec, LaunchKind, Owner, PerNode, Request, Retries
+from orchestrator.model.job import Gang, Group, JobSpec, LaunchKind, Owner, PerNode, Request, Retries
 from orchestrator.model.node import Device, MarkKind, NodeFacts
 
 GPU = "H100-SXM5-80GB"
@@ -31,14 +33,22 @@ ALICE = Owner("alice", 1001, 1001)
 BOB = Owner("bob", 1002, 1002)
 EPOCH = 7
 T0 = 1_800_000_000_000_000
+NO_FABRIC = SiteFabric()
 
 
 def pool(
-    name: str = "p", nodes: int = 4, gpus: int = 8, cores: int = 64, model: str = GPU, **rest: Any
+    name: str = "p",
+    nodes: int = 4,
+    gpus: int = 8,
+    cores: int = 64,
+    model: str = GPU,
+    mig: bool = False,
+    **rest: Any,
 ) -> Pool:
-    """A pool of `nodes` nodes named NAME-1..; without GPUs if `gpus` is 0."""
+    """A pool of `nodes` nodes named NAME-1..; without GPUs if `gpus` is 0, divided ones with `mig`."""
     names = tuple(f"{name}-{number}" for number in range(1, nodes + 1))
-    gpu = GpuSpec(model, gpus, Emulate.ALWAYS) if gpus else None
+    layout = catalog.load().gpus[model].mig if mig else None
+    gpu = GpuSpec(model, gpus, Emulate.ALWAYS, mig=mig, layout=layout) if gpus else None
     return Pool(name, "here", names, gpu, cores, memory=64 << 30, **rest)
 
 
@@ -51,9 +61,10 @@ def cluster(
     *pools: Pool,
     queues: tuple[Queue, ...] = (Queue("default"),),
     ports: tuple[int, int] = (20000, 29999),
+    fabric: SiteFabric = NO_FABRIC,
 ) -> ClusterSpec:
     """A local cluster."""
-    site = Site("here", SiteKind.LOCAL, Network("", *ports))
+    site = Site("here", SiteKind.LOCAL, Network("", *ports), fabric)
     return ClusterSpec("test", sites=(site,), pools=pools or (pool(),), queues=queues)
 
 
@@ -66,15 +77,29 @@ def job(
     cores: int = 0,
     memory: int = 0,
     models: tuple[str, ...] = (),
+    mig: str = "",
     node_failures: int = 5,
     job_failures: int = 0,
     **rest: Any,
 ) -> JobSpec:
-    """A gang of `nodes` nodes or `tasks` tasks (one task if neither is given), `gpus`, `cores`, `memory` bytes each."""
-    share = PerNode(gpus, cores, memory, models)
+    """A gang of `nodes` nodes or `tasks` tasks (one task if neither is given), `gpus` (with `mig`, instances),
+    `cores`, `memory` bytes each."""
+    share = PerNode(gpus, cores, memory, models, mig=mig)
     request = Request(nodes=nodes, per_node=share) if nodes else Request(tasks=tasks or 1, per_task=share)
     rest.setdefault("launch", LaunchKind.RANKS)
     return JobSpec(name, request, ("true",), retries=Retries(node_failures, job_failures), **rest)
+
+
+def grouped(name: str = "g", *, parts: dict[str, JobSpec], **rest: Any) -> JobSpec:
+    """A gang of groups, by name, that ask for what these jobs ask for; each runs its job's command."""
+    rest.setdefault("launch", LaunchKind.RANKS)
+    groups = tuple(Group(each, _gang(one.request)) for each, one in parts.items())
+    commands = tuple(one.command for one in parts.values())
+    return JobSpec(name, Request(groups=groups), (), commands=commands, **rest)
+
+
+def _gang(request: Request) -> Gang:
+    return Gang(request.nodes, request.tasks, request.tasks_per_node, request.per_node, request.per_task)
 
 
 def facts(spec: Pool, boot: str = "boot-1") -> NodeFacts:

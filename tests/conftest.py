@@ -1,7 +1,7 @@
-"""What every test gets: a state folder of its own, no sockets below the system tier, seeded dice, honest skips.
+"""What every test gets: a state folder of its own, no sockets below the system tier, honest skips.
 
-pytest reads this first. In come the markers (pyproject.toml lists them) and the variables CI, GANGLINE_REQUIRE and
-HYPOTHESIS_PROFILE; out go skips, failures and the fixtures below.
+pytest reads this first. In come the markers (pyproject.toml lists them) and GANGLINE_REQUIRE; out go skips,
+failures and the fixtures below.
 """
 
 from __future__ import annotations
@@ -13,19 +13,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from tests import capabilities
 
-# The fixture `testbed`: real hosts; `aws`, `engine` and `pulumi_place`: an account and an engine without AWS.
-pytest_plugins = ["tests.testbed.fixture", "tests.aws.fixture"]
-
-# A machine that is busy must not fail a property: no deadline anywhere, counts are gated instead.
-_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("dev", deadline=None, print_blob=True, suppress_health_check=_SLOW)
-settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=True, database=None)
-settings.register_profile("deep", parent=settings.get_profile("dev"), max_examples=2_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+# Which process runs what, and how much of it; the fixture `testbed`: real hosts; `aws`, `engine` and `pulumi_place`: an
+# account and an engine without AWS.
+pytest_plugins = ["tests.spread", "tests.effort", "tests.testbed.fixture", "tests.aws.fixture"]
 
 SOCKET_TIERS = frozenset({"system", "testbed", "cloud", "bench"})
 

@@ -33,8 +33,9 @@ PURE_ROOMS = ("ledger", "scheduler", "autoscale", "planning")
 VENDORED = {"telemetry": {"pynvml"}}
 # Import name, where it is not the distribution's own name in lower case.
 IMPORT_NAMES = {"pyyaml": "yaml", "nvidia-ml-py": "pynvml"}
-# Modules of base rooms that ask for an extra when they are called, and say so where it is not installed.
-WITH_EXTRA = {"catalog/refresh.py": {"boto3", "botocore"}}
+# Modules that use an extra when they are called: those of base rooms say so where it is not installed, the compiled
+# code of the scheduler is asked for by `kernel`, which does without.
+WITH_EXTRA = {"catalog/refresh.py": {"boto3", "botocore"}, "scheduler/compiled.py": {"numba"}}
 # What a declared package re-exports and its users name directly.
 COMPANIONS = {
     "pydantic": {"pydantic_core", "annotated_types"},

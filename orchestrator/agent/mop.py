@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from orchestrator.agent import layout
 from orchestrator.agent.boxes import open_box
 from orchestrator.agent.gate import Gate
+from orchestrator.agent.outcome import RESTARTED
 from orchestrator.agent.plan import Plan
 from orchestrator.agent.procfs import Traces
 from orchestrator.agent.status import Record, StatusWriter, claim, read_records, reopen
@@ -78,5 +79,5 @@ def _clean(plan: Plan, directory: str, status: StatusWriter, past: _Past, clock:
 
 def _why(directory: str, same_boot: bool) -> str:
     if not same_boot:
-        return "the node was restarted while the attempt ran"
+        return RESTARTED
     return read_crash(directory) or "the shepherd was killed"

@@ -6,6 +6,7 @@ records show. Called by: unit.
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 from orchestrator.agent.status import Record
@@ -17,14 +18,21 @@ from orchestrator.model.protocol import AgentEvent, EventKind
 Plain = dict[str, Any]
 
 LOST_RECORDS = "this node has no record of the attempt (the agent's state was lost or replaced)"
+RESTARTED = "the node was restarted while the attempt ran"
+# What a node that goes down does to its processes, one after the other: a shepherd may outlive its ranks and note it.
+_GOING_DOWN = (signal.SIGTERM, signal.SIGKILL)
 
 
 class Outcome:
     """The fold of one attempt's records. `assumed_started`: it may have run here, and nothing here knows of it.
-    `known_loss`: why it counts as ended by a failure of the node, if that is known beforehand."""
+    `known_loss`: why it counts as ended by a failure of the node, if that is known beforehand. `boot`: the kernel's
+    name for the boot that this is read in; empty: the one of all records."""
 
-    def __init__(self, attempt: AttemptId, *, assumed_started: bool = False, known_loss: str = "") -> None:
+    def __init__(
+        self, attempt: AttemptId, *, assumed_started: bool = False, known_loss: str = "", boot: str = ""
+    ) -> None:
         self.attempt = attempt
+        self._boot = boot
         self.worker: Record | None = None  # the last process that wrote, in its own words
         self.started = assumed_started
         self.over = False  # nothing more will come
@@ -54,14 +62,22 @@ class Outcome:
     def _on_exit(self, record: Record) -> None:
         self._results.append(_result(record))
 
-    def _on_failed(self, record: Record) -> AgentEvent:
+    def _on_failed(self, record: Record) -> AgentEvent | None:
         result = _result(record)
         self._results.append(result)
         self._tail = record["tail"]
+        if self._went_down(record):
+            self._cause, self._error = "node_failed", self._known_loss or RESTARTED
+            return None
         self._error = record.get("error", self._error)
         return self._event(
             record, EventKind.RANK_FAILED, results=(result,), tail=self._tail, error=self._error
         )
+
+    def _went_down(self, record: Record) -> bool:
+        """Whether the node's own end killed the rank: by such a signal, in an earlier boot, and nobody said why."""
+        earlier = bool(self._boot) and self.worker is not None and self.worker["boot"] != self._boot
+        return earlier and record["signal"] in _GOING_DOWN and "error" not in record
 
     def _on_fenced(self, _: Record) -> None:
         self._cause = "fenced"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
-from orchestrator.agent import layout, slurm_env
+from orchestrator.agent import groups_env, layout, slurm_env
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import LaunchKind, OnLost, Owner, Stop
 from orchestrator.model.protocol import GangPart, Launch
@@ -121,13 +121,14 @@ def build(attempt: AttemptId, launch: Launch, context: NodeContext) -> Plan:
         notices=context.notices,
         box=_box(attempt, context, _limits(launch, context, mine)),
         owner=launch.owner,
-        argv=launch.job.command,
+        argv=_command(launch),
         ranks=tuple(_rank_plan(attempt, launch, context, local) for local in range(count)),
         env={} if problem else _common_env(attempt, launch, context, mine) | {"GANGLINE_UNIT": mark},
         workdir=launch.job.workdir or os.path.join(directory, layout.WORK),
         stop=launch.job.stop,
         lease=context.lease if launch.job.on_lost is OnLost.SELF_FENCE else "",
-        gpu_uuids=tuple(gpu.uuid for gpu in mine if not gpu.emulated),
+        # What computes on a shared device may be another attempt's; its own is gone when its box is empty.
+        gpu_uuids=() if launch.milli else tuple(gpu.uuid for gpu in mine if not gpu.emulated),
         run_as_self=context.run_as_self,
         min_uid=context.min_uid,
         stuck_s=context.stuck_s,
@@ -161,7 +162,7 @@ def _problem(launch: Launch, context: NodeContext) -> str:
         return f"the launch names part {launch.index} of {len(launch.parts)}"
     if _processes(launch) < 1:
         return "the launch has no task for this node"
-    if not launch.job.command:
+    if not _command(launch):
         return "the job has no command"
     broken = _broken_text(launch)
     if broken:
@@ -170,13 +171,15 @@ def _problem(launch: Launch, context: NodeContext) -> str:
     missing = sorted(set(launch.slots) - known)
     if missing:
         return f"this node has no device in slot {', '.join(map(str, missing))}"
+    if launch.instances and any(not gpu.emulated for gpu in context.gpus if gpu.slot in launch.slots):
+        return "its MIG instances would have to be made of real GPUs, which this agent can't do"
     return ""
 
 
 def _broken_text(launch: Launch) -> str:
     """What no process can be given: the kernel ends texts at a zero byte, and names of variables at an equals sign."""
     job = launch.job
-    texts = [*job.command, job.workdir, job.output, *(text for pair in job.env for text in pair)]
+    texts = [*_command(launch), job.workdir, job.output, *(text for pair in job.env for text in pair)]
     if any("\0" in text for text in texts):
         return "the command, a variable or a path has a zero byte in it"
     bad = sorted(name for name, _ in job.env if not name or "=" in name)
@@ -203,6 +206,11 @@ def _part(launch: Launch) -> GangPart:
     return launch.parts[launch.index]
 
 
+def _command(launch: Launch) -> tuple[str, ...]:
+    """What the processes of this node run: that of their group."""
+    return launch.job.command_of(_part(launch).group if launch.job.commands else 0)
+
+
 def _processes(launch: Launch) -> int:
     """Processes on this node: one per task, or the one launcher."""
     return _part(launch).tasks if launch.job.launch is LaunchKind.RANKS else 1
@@ -212,9 +220,20 @@ def _world(launch: Launch) -> int:
     return sum(part.tasks for part in launch.parts)
 
 
-def expand_output(pattern: str, attempt: AttemptId, rank: int, node: str) -> str:
-    """`%j` job, `%a` attempt, `%t` rank, `%N` node, `%%` a percent sign; others stay as they are."""
-    words = {"j": str(attempt.job), "a": str(attempt.number), "t": str(rank), "N": node, "%": "%"}
+def expand_output(pattern: str, attempt: AttemptId, launch: Launch, rank: int, node: str) -> str:
+    """`%j` job, `%A` array (or job), `%a` index, `%r` attempt, `%t` rank, `%N` node, `%x` name, `%u` user, `%%` a
+    percent sign; others stay as they are."""
+    words = {
+        "j": str(attempt.job),
+        "A": str(launch.array or attempt.job),
+        "a": str(launch.array_index),
+        "r": str(attempt.number),
+        "t": str(rank),
+        "N": node,
+        "x": launch.job.name,
+        "u": launch.owner.name,
+        "%": "%",
+    }
     done: list[str] = []
     chars = iter(pattern)
     for char in chars:
@@ -231,7 +250,7 @@ def output_path(attempt: AttemptId, launch: Launch, node: str, directory: str, r
     if not launch.job.output:
         return ""
     workdir = launch.job.workdir or os.path.join(directory, layout.WORK)
-    return os.path.join(workdir, expand_output(launch.job.output, attempt, rank, node))
+    return os.path.join(workdir, expand_output(launch.job.output, attempt, launch, rank, node))
 
 
 def _rank_plan(attempt: AttemptId, launch: Launch, context: NodeContext, local: int) -> RankPlan:
@@ -239,11 +258,12 @@ def _rank_plan(attempt: AttemptId, launch: Launch, context: NodeContext, local: 
     directory = layout.attempt_dir(context.state_dir, attempt)
     env = {"GANGLINE_RANK": str(rank), "GANGLINE_LOCAL_RANK": str(local)}
     env |= _share_of_gpus(launch, context, local)
+    env |= groups_env.of_rank(launch, local)
     if launch.job.launch is LaunchKind.RANKS:
         env |= {"RANK": str(rank), "LOCAL_RANK": str(local)}
         env |= _torchrun_env(attempt, launch, nodes=_world(launch), node_rank=rank, processes=1)
     else:
-        processes = _part(launch).tasks if _part(launch).tasks > 1 else max(1, len(launch.slots))
+        processes = _part(launch).tasks if _part(launch).tasks > 1 else max(1, launch.devices)
         env |= _torchrun_env(
             attempt, launch, nodes=len(launch.parts), node_rank=launch.index, processes=processes
         )
@@ -273,9 +293,31 @@ def _common_env(attempt: AttemptId, launch: Launch, context: NodeContext, mine: 
     }
     if launch.job.launch is LaunchKind.RANKS:
         env |= {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(part.tasks)}
+    env |= groups_env.of_node(launch)
+    if launch.array:
+        env |= {"GANGLINE_ARRAY_ID": str(launch.array), "GANGLINE_ARRAY_INDEX": str(launch.array_index)}
     if launch.job.compat == "slurm" or launch.job.launch is LaunchKind.BATCH:
         env |= slurm_env.of_node(attempt, launch, world)
-    return env | _devices_env(mine, launch.slots)
+    return env | _devices_env(mine, launch.slots) | _shared_env(launch) | _instances_env(launch)
+
+
+def _shared_env(launch: Launch) -> dict[str, str]:
+    """What the attempt may use of devices that others use as well, in the order of CUDA_VISIBLE_DEVICES. Nothing keeps
+    a process to it: frameworks that can be told a share are told by whoever wrote the job."""
+    if not launch.milli or launch.instances:
+        return {}
+    env = {"GANGLINE_GPU_MILLI": ",".join(map(str, launch.milli))}
+    if any(launch.device_bytes):
+        env["GANGLINE_GPU_MEMORY"] = ",".join(map(str, launch.device_bytes))
+    return env
+
+
+def _instances_env(launch: Launch) -> dict[str, str]:
+    """The unit's MIG instances, as `slot:profile@first slice`. Real ones would be UUIDs in CUDA_VISIBLE_DEVICES, of
+    which CUDA lets a process see one."""
+    if not launch.instances:
+        return {}
+    return {"GANGLINE_MIG_INSTANCES": ",".join(map(str, launch.instances))}
 
 
 def _devices_env(mine: list[Gpu], slots: tuple[int, ...]) -> dict[str, str]:
@@ -288,12 +330,29 @@ def _devices_env(mine: list[Gpu], slots: tuple[int, ...]) -> dict[str, str]:
 
 
 def _share_of_gpus(launch: Launch, context: NodeContext, local: int) -> dict[str, str]:
-    """Which of the visible devices are this rank's own, as ordinals in that list, where tasks divide them."""
-    processes, count = _processes(launch), len(launch.slots)
+    """Which of the visible devices (or instances) are this rank's own, as ordinals in that list, where tasks divide
+    them."""
+    processes, count = _processes(launch), launch.devices
+    if launch.milli and not launch.instances:
+        own = _shared_by_rank(launch)
+        return {"GANGLINE_RANK_GPUS": str(own[local])} if local < len(own) else {}
     if not count or count % processes:
         return {}
     each = count // processes
     return {"GANGLINE_RANK_GPUS": ",".join(str(local * each + k) for k in range(each))}
+
+
+def _shared_by_rank(launch: Launch) -> list[int]:
+    """The device of each rank: what a task takes of one is known, so as many follow each other there as fit into what
+    is taken of it. All ranks of a node that has one share of its own have that."""
+    asked = launch.job.request.of_group(_part(launch).group)
+    share = asked.per_task
+    if not asked.tasks or len(launch.slots) == 1:
+        return [0] * _processes(launch) if len(launch.slots) == 1 else []
+    taken, each = (
+        (launch.milli, share.gpu_milli) if share.gpu_milli else (launch.device_bytes, share.gpu_memory)
+    )
+    return [at for at, amount in enumerate(taken) for _ in range(amount // each if each else 0)]
 
 
 def _torchrun_env(

@@ -12,7 +12,7 @@ from orchestrator.model.protocol import Launch
 def of_node(attempt: AttemptId, launch: Launch, world: int) -> dict[str, str]:
     """What all ranks of this node share."""
     names = ",".join(part.node for part in launch.parts)
-    return {
+    return _of_array(launch) | {
         "SLURM_JOB_ID": str(attempt.job),
         "SLURM_JOBID": str(attempt.job),
         "SLURM_JOB_NAME": launch.job.name,
@@ -30,8 +30,23 @@ def of_node(attempt: AttemptId, launch: Launch, world: int) -> dict[str, str]:
         "SLURM_STEP_ID": "0",
         "SLURM_RESTART_COUNT": str(attempt.number - 1),
         "SLURM_CPUS_ON_NODE": str(launch.cores),
-        "SLURM_GPUS_ON_NODE": str(len(launch.slots)),
+        "SLURM_GPUS_ON_NODE": str(launch.devices),
         "SLURM_LAUNCH_NODE_IPADDR": launch.master_address,
+    }
+
+
+def _of_array(launch: Launch) -> dict[str, str]:
+    array = launch.job.array
+    if not launch.array or array is None:
+        return {}
+    first, last = array.tasks[0], array.tasks[-1]
+    return {
+        "SLURM_ARRAY_JOB_ID": str(launch.array),
+        "SLURM_ARRAY_TASK_ID": str(launch.array_index),
+        "SLURM_ARRAY_TASK_COUNT": str(array.count()),
+        "SLURM_ARRAY_TASK_MIN": str(first.first),
+        "SLURM_ARRAY_TASK_MAX": str(last.last),
+        "SLURM_ARRAY_TASK_STEP": str(first.step),
     }
 
 

@@ -31,7 +31,7 @@ class Unit:
         self.attempt = attempt
         self.directory = layout.attempt_dir(state_dir, attempt)
         self.local = local
-        self.outcome = Outcome(attempt)
+        self.outcome = Outcome(attempt, boot=boot_id())
         self._assumed_started = False
         self.loss = ""  # why it counts as ended by the node, if that is known beforehand
         self.offset = 0  # how much of the status file was read
@@ -100,7 +100,9 @@ class Unit:
     def reread(self) -> None:
         """Read all records again: what was made of them could not be written down."""
         self.offset = 0
-        self.outcome = Outcome(self.attempt, assumed_started=self._assumed_started, known_loss=self.loss)
+        self.outcome = Outcome(
+            self.attempt, assumed_started=self._assumed_started, known_loss=self.loss, boot=boot_id()
+        )
 
     def forget_preparation(self) -> None:
         """What an earlier preparer found holds no longer."""

@@ -27,6 +27,7 @@ from orchestrator.wire.api import MOST_LOG_BYTES
 if TYPE_CHECKING:
     from orchestrator.provision.node_keys import NodeKey
 
+_dumps = json.JSONEncoder(separators=(",", ":")).encode  # made once: `json.dumps` makes one a call
 M = TypeVar("M", JoinRequest, InstanceJoin, SyncRequest)
 
 
@@ -89,14 +90,14 @@ async def read_answer(hub: Hub, scope: Scope, receive: Receive) -> Response:
 async def message(scope: Scope, receive: Receive, kind: type[M], most: int = bodies.MOST_AGENT) -> M:
     """A message of the protocol of at most so many bytes, with every value such as a node can mean."""
     bodies.require_json(scope)
-    plain = bodies.parse(await bodies.read(scope, receive, most))
+    body = await bodies.read(scope, receive, most)
     try:
-        found = decode(kind, plain)
+        found = decode(kind, bodies.parse(body))
     except CodecError as error:
         raise InputError(
             "protocol.malformed", error.problem, "is the agent newer?", path=error.path
         ) from None
-    bounds.check(found)
+    bounds.check(found, body)
     return found
 
 
@@ -114,4 +115,4 @@ def _size_and_ended(scope: Scope) -> tuple[int, bool]:
 
 def json_of(message: Any) -> Response:
     """The plain form of a message as an answer."""
-    return Response(json.dumps(encode(message), separators=(",", ":")), media_type="application/json")
+    return Response(_dumps(encode(message)), media_type="application/json")

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from orchestrator import __version__
-from orchestrator.api import agents, applies, archive, cluster, instances, jobs, logs, nodes, tokens
+from orchestrator.api import agents, applies, archive, cluster, instances, jobs, logs, nodes, tokens, what_if
 from orchestrator.api.deps import HubDep, known_queries, problems
 from orchestrator.api.documents import openapi, request_body
 from orchestrator.api.gate import AGENT_PATH, BODY, TOLD, Gate, Handler, no_route, replayed
@@ -65,7 +65,7 @@ def make_fastapi() -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     app.include_router(_quick_routes())
-    for room in (jobs, logs, nodes, cluster, applies, tokens):
+    for room in (jobs, what_if, logs, nodes, cluster, applies, tokens):
         app.include_router(room.router)
     app.add_exception_handler(GanglineError, _refused)
     app.add_exception_handler(Exception, _internal)

@@ -10,6 +10,7 @@ machine can have. The bounds lie far above what an agent of this version sends: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -21,14 +22,19 @@ from orchestrator.model.protocol import AgentEvent, Holding, InstanceJoin, JoinR
 
 MOST = 2**53 - 1  # of any number, also of a negative one: the largest that every JSON reader keeps
 MOST_SLOT = 1023  # a machine with more devices is not known; masks of devices have a bit for each slot
+MOST_SLICES = 8  # memory slices of a GPU in MIG mode
 MOST_TEXT = 64 * 1024  # characters of what a node tells: an agent's tails are 4 KiB, its errors a line
 MOST_LAUNCH_TEXT = 2 * 1024 * 1024  # of what it got from a controller and tells again: a job's command
 MOST_HELD = 4096  # attempts that one node runs at a time
+# A JSON text without such a thing holds no number above MOST: 17 digits, 16 from 9 on, digits written otherwise.
+_DOUBTFUL = re.compile(rb"\d{17}|9\d{15}|\\u")
 
 
-def check(message: SyncRequest | JoinRequest | InstanceJoin) -> None:
-    """InputError `protocol.out-of-bounds` for the first value that no node can mean."""
-    _walk(message, "", MOST_TEXT)
+def check(message: SyncRequest | JoinRequest | InstanceJoin, body: bytes) -> None:
+    """InputError `protocol.out-of-bounds` for the first value that no node can mean. `body`: the JSON text that the
+    message was read from. Every beat of every node comes through here, and most are told to be sound by their text."""
+    if len(body) > MOST_TEXT or _DOUBTFUL.search(body):
+        _walk(message, "", MOST_TEXT)
     if message.facts is not None:
         _facts(message.facts)
     if isinstance(message, SyncRequest):
@@ -77,13 +83,32 @@ def _holding(holding: Holding) -> None:
 def _launch(launch: Launch) -> None:
     path = "inventory.launch"
     _slots(launch.slots, f"{path}.slots")
-    _require(min(launch.cores, launch.memory, launch.submitted_us) >= 0, path, "amounts not below 0")
+    least = min(launch.cores, launch.memory, launch.submitted_us, launch.array, launch.array_index)
+    _require(least >= 0, path, "amounts not below 0")
+    for name, shares in (("milli", launch.milli), ("device_bytes", launch.device_bytes)):
+        fits = not shares or (len(shares) == len(launch.slots) and min(shares) >= 0)
+        _require(fits, f"{path}.{name}", "one for each slot, not below 0")
+    _instances(launch, f"{path}.instances")
     _require(0 <= launch.master_port <= 65535, f"{path}.master_port", "a port")
     _require(min(launch.owner.uid, launch.owner.gid) >= 0, f"{path}.owner", "numbers not below 0")
     for part in launch.parts:
         _require(part.tasks >= 1 and part.first_rank >= 0, f"{path}.parts", "ranks that count")
+        known = 0 <= part.group < max(len(launch.job.request.groups), 1)
+        _require(known, f"{path}.parts", "groups of the job")
     nodes = [part.node for part in launch.parts]
     _require(len(set(nodes)) == len(nodes), f"{path}.parts", "each node once")
+
+
+def _instances(launch: Launch, path: str) -> None:
+    """MIG instances: on slots of the launch, on slices that a GPU can have, no two on one slice."""
+    held: dict[int, int] = {}
+    for one in launch.instances:
+        stands = one.size >= 1 and 0 <= one.start <= MOST_SLICES - one.size
+        _require(
+            stands and one.slot in launch.slots, path, f"slices below {MOST_SLICES} of slots of the launch"
+        )
+        _require(not held.get(one.slot, 0) & one.bits, path, "each slice once")
+        held[one.slot] = held.get(one.slot, 0) | one.bits
 
 
 def _slots(slots: Iterable[int], path: str) -> None:

@@ -42,12 +42,18 @@ _READ_QUERY: list[dict[str, Any]] = [
 
 
 def request_body(kind: str) -> dict[str, Any]:
-    """The part of an operation that documents a body which the route reads itself: `job`, `message` or `bytes`."""
+    """The part of an operation that documents a body which the route reads itself: `job` (submitted),
+    `question` (a job that is not), `message` or `bytes`."""
     if kind == "job":
+        content = {
+            "application/json": {"schema": {"$ref": _REF.format(model="JobSubmission")}, "example": _EXAMPLE}
+        }
+        return {"requestBody": {"required": True, "content": content}, "parameters": [_KEY]}
+    if kind == "question":
         content = {
             "application/json": {"schema": {"$ref": _REF.format(model="JobDocument")}, "example": _EXAMPLE}
         }
-        return {"requestBody": {"required": True, "content": content}, "parameters": [_KEY]}
+        return {"requestBody": {"required": True, "content": content}}
     if kind == "bytes":
         binary = {"schema": {"type": "string", "format": "binary"}}
         body = {"required": True, "content": {"application/octet-stream": binary}}
@@ -117,7 +123,23 @@ def _job_schemas() -> dict[str, Any]:
     """The job document and its parts."""
     schema = JobDocument.model_json_schema(ref_template=_REF, by_alias=True)
     parts: dict[str, Any] = schema.pop("$defs", {})
-    return {**parts, "JobDocument": schema}
+    return {**parts, "JobDocument": schema, "JobSubmission": _submission(schema)}
+
+
+def _submission(job: dict[str, Any]) -> dict[str, Any]:
+    """The body of a submit: a job document, and a word about the submit itself."""
+    force = {
+        "type": "boolean",
+        "default": False,
+        "description": "Queue it even if no node or domain of the cluster could ever hold it.",
+    }
+    title = "What is submitted: a job document, and how."
+    return {
+        **job,
+        "title": "JobSubmission",
+        "description": title,
+        "properties": {**job["properties"], "force": force},
+    }
 
 
 _TAGS = [

@@ -7,6 +7,7 @@ the routes.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,11 +20,14 @@ from orchestrator.api.access import Access
 from orchestrator.api.listen import Tls
 from orchestrator.api.people import People
 from orchestrator.api.sparing import Sparing
+from orchestrator.api.specs import Specs
 from orchestrator.controller.commands import Query
 from orchestrator.controller.service import Controller
 from orchestrator.controller.view import JobView, View, from_history
+from orchestrator.controller.waiting_for import place_in
 from orchestrator.model.clock import Clock
 from orchestrator.model.errors import NotFound, Unavailable
+from orchestrator.model.ids import JobRef, parse_job
 from orchestrator.provision.aws.known import Accounts
 from orchestrator.store.base import AppliedRow, HistoryQuery, HistoryRow
 
@@ -52,6 +56,7 @@ class Hub:
         self.tls = tls
         self.accounts = accounts if accounts is not None else Accounts(Path("/nonexistent"))
         self.refusals = Sparing(clock)
+        self.specs = Specs()
         self.stopping = False
         self._polls: dict[asyncio.Task[Any], bool] = {}
         self._history = ThreadPoolExecutor(1, "history")
@@ -113,6 +118,39 @@ class Hub:
                 "job.not-found", f"there is no job {job_id}", "`gangline jobs -a` lists those there are"
             )
         return found
+
+    async def named(self, text: str) -> JobView:
+        """The job that people call `1234`, or the task `1234_7` of an array. NotFound."""
+        ref = parse_job(text)
+        try:
+            found = await self.job(ref.job)
+        except NotFound:
+            if ref.task is None:
+                raise
+            return self._left_of_array(ref)
+        if ref.task is None:
+            return found
+        place = place_in(found.whole, ref)
+        return await self.job(ref.job + place) if place else found
+
+    def _left_of_array(self, ref: JobRef) -> JobView:
+        """A task that is known although the array's first one is not: nodes have told of it after a restore."""
+        for job in list(self.view.jobs.values()):
+            if (job.array, job.index) == (ref.job, ref.task):
+                return job
+        raise NotFound("job.not-found", f"there is no job {ref}", "`gangline jobs -a` lists those there are")
+
+    async def tasks(self, first: JobView) -> dict[str, int]:
+        """The tasks of the array of which this is the first, by state; the highest exit code under an empty name."""
+        assert first.whole is not None
+        return await self._in_history(self._count, first.id, first.id + first.whole.count() - 1)
+
+    def _count(self, first: int, last: int) -> dict[str, int]:
+        live = {job_id: job for job_id in range(first, last + 1) if (job := self.view.jobs.get(job_id))}
+        counts = Counter(str(job.state) for job in live.values())
+        ended = [each for each in self.controller.history.outcomes(first, last) if each[0] not in live]
+        counts.update(state for _, state, _ in ended)
+        return {**counts, "": max((code for _, _, code in ended), default=0)}
 
     async def _job(self, job_id: int) -> JobView | None:
         live = self.view.jobs.get(job_id)

@@ -58,11 +58,11 @@ async def get_logs(  # noqa: PLR0913 - one argument for each query parameter
     ] = 0,
 ) -> Response:
     """Bytes of one rank's output, from the node that holds it."""
-    view = await hub.job(job)
+    view = await hub.named(job)
     await hub.access.require_job(caller, view.owner.name, view.spec.queue, Role.READ)
     number, node = _place(view, rank, attempt)
     with hub.poll(request.scope):
-        chunk = await hub.controller.read_log(node, AttemptId(job, number), rank, offset, limit, wait)
+        chunk = await hub.controller.read_log(node, AttemptId(view.id, number), rank, offset, limit, wait)
     headers = {
         wire.SIZE_HEADER: str(chunk.size),
         wire.ENDED_HEADER: "1" if chunk.ended else "0",

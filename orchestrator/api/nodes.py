@@ -10,8 +10,9 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path
 from starlette.responses import Response
 
-from orchestrator.api import render_cluster
+from orchestrator.api import render_cluster, render_queues, render_topology
 from orchestrator.api.access import Caller
+from orchestrator.api.asked import Asked
 from orchestrator.api.deps import CallerDep, HubDep, ReaderDep, problems, reply
 from orchestrator.api.hub import Hub
 from orchestrator.controller import commands
@@ -64,13 +65,19 @@ async def uncordon_node(hub: HubDep, caller: CallerDep, node: NodePath, body: Un
 @router.get("/gpus", response_model=wire.GpuList, responses=problems())
 async def list_gpus(hub: HubDep, _: ReaderDep) -> Response:
     """GPUs by model and pool: how many, how many free, and in which sizes they can be asked for."""
-    return reply(wire.GpuList(items=render_cluster.gpus(hub.view)))
+    return reply(wire.GpuList(items=render_cluster.gpus(hub.view, Asked(hub.view))))
+
+
+@router.get("/topology", response_model=wire.TopologyList, responses=problems())
+async def list_topology(hub: HubDep, _: ReaderDep) -> Response:
+    """The domains of each level of each site: their nodes, what is free, how large a gang fits now."""
+    return reply(wire.TopologyList(items=render_topology.topology(hub.view)))
 
 
 @router.get("/queues", response_model=wire.QueueList, responses=problems())
 async def list_queues(hub: HubDep, _: ReaderDep) -> Response:
     """Queues with their limits, what they use and what waits in them."""
-    return reply(wire.QueueList(items=render_cluster.queues(hub.view)))
+    return reply(wire.QueueList(items=render_queues.queues(hub.view)))
 
 
 async def _act(hub: Hub, caller: Caller, node: str, command: commands.Command) -> Response:

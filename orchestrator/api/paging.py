@@ -27,17 +27,21 @@ class Filter:
     owner: str = ""
     name: str = ""
     since_us: int = 0
+    ids: tuple[int, int] = (0, 0)  # first and last
 
 
 async def page(hub: Hub, wanted: Filter, before: int, limit: int) -> tuple[list[JobView], int]:
     """At most `limit` jobs with ids below `before` (0: the newest), and where the next page begins (0: nowhere)."""
+    least, most = wanted.ids
+    if most:
+        before = min(before, most + 1) if before else most + 1
     live = _live(hub, wanted, before, limit + 1)
     ended: list[JobView] = []
     query = _query(wanted, before, limit + 1)
     if query is not None:
         ended = await hub.ended_page(query)
     found = {job.id: job for job in live} | {job.id: job for job in ended}
-    ids = sorted(found, reverse=True)
+    ids = sorted((job_id for job_id in found if job_id >= least), reverse=True)
     jobs = [found[job_id] for job_id in ids[:limit]]
     return jobs, jobs[-1].id if len(ids) > limit else 0
 

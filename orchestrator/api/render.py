@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from orchestrator.api.counted import Counted
 from orchestrator.controller.explain import Explanation
 from orchestrator.controller.view import AttemptView, JobView
 from orchestrator.model.attempt import ENDED_STATES, AttemptSummary, JobState, Placement, RankFailure
-from orchestrator.model.ids import AttemptId
-from orchestrator.model.job import JobSpec, PerNode
+from orchestrator.model.ids import AttemptId, JobRef
+from orchestrator.model.job import Group, JobSpec, PerNode, Topology
 from orchestrator.model.reasons import WORDS
 from orchestrator.model.reasons import Reason as ReasonRecord
 from orchestrator.wire import api as wire
@@ -37,20 +38,28 @@ def reason(record: ReasonRecord | None) -> wire.Reason | None:
     )
 
 
-def summary(job: JobView, waits_for: ReasonRecord | None) -> wire.JobSummary:
+def summary(job: JobView, waits_for: ReasonRecord | None, counted: Counted) -> wire.JobSummary:
     """A job in a list."""
-    return wire.JobSummary(**_summary(job, waits_for))
+    return wire.JobSummary(**_summary(job, waits_for, counted))
 
 
-def job(view: JobView, waits_for: ReasonRecord | None, *, secrets: bool) -> wire.Job:
-    """A job with all that is known; `secrets`: with its environment."""
+def job(
+    view: JobView,
+    waits_for: ReasonRecord | None,
+    counted: Counted,
+    *,
+    secrets: bool,
+    **whole: object,
+) -> wire.Job:
+    """A job with all that is known; `secrets`: with its environment. `whole`: fields of an array that it stands for."""
     return wire.Job(
-        **_summary(view, waits_for),
+        **_summary(view, waits_for, counted),
         revision=revision(view),
-        spec=_spec(view.spec, secrets),
-        attempt=_attempt(view.id, view.attempt) if view.attempt else None,
-        past=[_past(view.id, past) for past in view.past],
+        spec=_spec(view, secrets),
+        attempt=_attempt(view, view.attempt) if view.attempt else None,
+        past=[_past(view, past) for past in view.past],
         faults=list(view.faults),
+        **whole,
     )
 
 
@@ -59,7 +68,7 @@ def revision(view: JobView) -> str:
     return format(hash(view) & 0xFFFF_FFFF_FFFF_FFFF, "x")
 
 
-def _summary(view: JobView, waits_for: ReasonRecord | None) -> dict[str, object]:
+def _summary(view: JobView, waits_for: ReasonRecord | None, counted: Counted) -> dict[str, object]:
     spec = view.spec
     names = node_names(view)
     return {
@@ -68,11 +77,12 @@ def _summary(view: JobView, waits_for: ReasonRecord | None) -> dict[str, object]
         "owner": view.owner.name,
         "queue": spec.queue,
         "workload": spec.workload.value,
-        "priority": spec.priority,
+        "priority": view.priority,
         "state": view.state.value,
-        "nodes": spec.request.nodes or len(names),
+        "nodes": spec.request.total_nodes() or len(names),
         "ranks": spec.request.total_tasks(),
         "gpus": spec.request.total_gpus(),
+        "gpu_milli": counted.milli(spec),
         "submitted_at": time_of(view.submitted_us),
         "waiting_since": time_of(view.waiting_us),
         "started_at": time_of(view.started_us),
@@ -85,6 +95,8 @@ def _summary(view: JobView, waits_for: ReasonRecord | None) -> dict[str, object]
         "node_names": names,
         "lost": view.attempt.lost if view.attempt else False,
         "reason": reason(waits_for),
+        "array": view.array or None,
+        "index": view.index if view.array else None,
     }
 
 
@@ -103,8 +115,8 @@ def node_names(view: JobView) -> list[str]:
     return []
 
 
-def _spec(spec: JobSpec, secrets: bool) -> wire.JobSpec:
-    request = spec.request
+def _spec(view: JobView, secrets: bool) -> wire.JobSpec:
+    spec, request, array = view.spec, view.spec.request, view.spec.array
     return wire.JobSpec(
         nodes=request.nodes,
         tasks=request.tasks,
@@ -122,12 +134,59 @@ def _spec(spec: JobSpec, secrets: bool) -> wire.JobSpec:
         job_failure_retries=spec.retries.job_failure,
         needs=list(spec.needs),
         labels=dict(spec.labels),
+        exclusive=request.exclusive,
+        topology=_topology(spec.topology),
+        array=wire.ArraySpec(tasks=array.text(), count=array.count(), at_most=view.at_most)
+        if array
+        else None,
+        depends_on=[
+            wire.Dependency(job=str(JobRef(one.job, one.index)), on=one.on.value) for one in spec.depends_on
+        ],
+        singleton=spec.singleton,
+        groups=[_group(one, spec.command_of(number)) for number, one in enumerate(spec.request.groups)],
+    )
+
+
+def _group(group: Group, command: tuple[str, ...]) -> wire.GroupSpec:
+    gang = group.gang
+    return wire.GroupSpec(
+        name=group.name,
+        nodes=gang.nodes,
+        tasks=gang.tasks,
+        tasks_per_node=gang.tasks_per_node,
+        per_node=_resources(gang.per_node) if gang.nodes else None,
+        per_task=_resources(gang.per_task) if gang.tasks else None,
+        command=list(command),
+    )
+
+
+def group_name(spec: JobSpec, number: int) -> str:
+    """Of a part of a gang; empty where the gang has no groups."""
+    groups = spec.request.groups
+    return groups[number].name if number < len(groups) else ""
+
+
+def _topology(asked: Topology) -> wire.Topology | None:
+    if asked == Topology():
+        return None
+    return wire.Topology(
+        required=asked.required,
+        preferred=asked.preferred,
+        segment_nodes=asked.segment_nodes,
+        segment_level=asked.segment_level,
     )
 
 
 def _resources(asked: PerNode) -> wire.Resources:
     return wire.Resources(
-        gpus=asked.gpus, cores=asked.cores, memory_bytes=asked.memory, gpu_models=list(asked.gpu_models)
+        gpus=asked.gpus,
+        cores=asked.cores,
+        memory_bytes=asked.memory,
+        gpu_models=list(asked.gpu_models),
+        gpu_milli=asked.gpu_milli,
+        gpu_memory_bytes=asked.gpu_memory,
+        mig=asked.mig,
+        labels=dict(asked.labels),
     )
 
 
@@ -140,23 +199,25 @@ def first_ranks(tasks: Iterable[int]) -> list[int]:
     return found
 
 
-def _attempt(job_id: int, attempt: AttemptView) -> wire.Attempt:
+def _attempt(view: JobView, attempt: AttemptView) -> wire.Attempt:
     firsts = first_ranks(part.tasks for part in attempt.parts)
     parts = [
         wire.Part(
             node=part.node,
             state=part.state.value,
             slots=list(part.slots),
+            instances=list(map(str, part.instances)),
             first_rank=first,
             tasks=part.tasks,
             pids=list(part.pids),
             error=part.error,
             contact=part.contact.value,
+            group=group_name(view.spec, part.group),
         )
         for part, first in zip(attempt.parts, firsts, strict=True)
     ]
     return wire.Attempt(
-        id=str(AttemptId(job_id, attempt.number)),
+        id=str(AttemptId(view.id, attempt.number)),
         number=attempt.number,
         state=attempt.state.value,
         parts=parts,
@@ -170,14 +231,14 @@ def _attempt(job_id: int, attempt: AttemptView) -> wire.Attempt:
     )
 
 
-def _past(job_id: int, past: AttemptSummary) -> wire.PastAttempt:
+def _past(view: JobView, past: AttemptSummary) -> wire.PastAttempt:
     return wire.PastAttempt(
-        id=str(AttemptId(job_id, past.number)),
+        id=str(AttemptId(view.id, past.number)),
         number=past.number,
         cause=past.cause.value,
         detail=past.detail,
         exit_code=past.exit_code,
-        placements=_placements(past.placements),
+        placements=_placements(view.spec, past.placements),
         allocated_at=time_of(past.allocated_us),
         started_at=time_of(past.started_us),
         ended_at=time_of(past.ended_us),
@@ -185,10 +246,16 @@ def _past(job_id: int, past: AttemptSummary) -> wire.PastAttempt:
     )
 
 
-def _placements(placements: tuple[Placement, ...]) -> list[wire.Placement]:
+def _placements(spec: JobSpec, placements: tuple[Placement, ...]) -> list[wire.Placement]:
     firsts = first_ranks(placement.tasks for placement in placements)
     return [
-        wire.Placement(node=found.node, slots=list(found.slots), first_rank=first, tasks=found.tasks)
+        wire.Placement(
+            node=found.node,
+            slots=list(found.slots),
+            first_rank=first,
+            tasks=found.tasks,
+            group=group_name(spec, found.group),
+        )
         for found, first in zip(placements, firsts, strict=True)
     ]
 
@@ -210,13 +277,21 @@ def explanation(found: Explanation) -> wire.Explanation:
     """Why a job does not run."""
     return wire.Explanation(
         job=found.job,
+        label=found.label,
         state=found.state.value,
         reason=reason(found.reason),
         place=found.place,
         waiting=found.waiting,
-        ahead_gpus=found.ahead_gpus,
+        ahead_gpus=-(-found.ahead_milli // 1000),
+        ahead_milli=found.ahead_milli,
         blockers=[
-            wire.Blocker(job=one.job, owner=one.owner, gpus=one.gpus, ends_at=time_of(one.ends_us))
+            wire.Blocker(
+                job=one.job,
+                label=one.label,
+                owner=one.owner,
+                gpus=one.gpus,
+                ends_at=time_of(one.ends_us),
+            )
             for one in found.blockers
         ],
     )
@@ -224,4 +299,4 @@ def explanation(found: Explanation) -> wire.Explanation:
 
 def ended_explanation(view: JobView) -> wire.Explanation:
     """How an ended job ended, in the same form."""
-    return wire.Explanation(job=view.id, state=view.state.value, reason=None, why=view.why)
+    return wire.Explanation(job=view.id, label=view.label, state=view.state.value, reason=None, why=view.why)

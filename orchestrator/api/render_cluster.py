@@ -1,4 +1,4 @@
-"""Nodes, GPUs, queues and the whole as the API shows them.
+"""Nodes, GPUs and the whole as the API shows them.
 
 Comes in: the published view. Goes out: models of `wire.api_cluster`. Called by: the routes of nodes and cluster.
 
@@ -12,12 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from orchestrator.api import render_bought
+from orchestrator.api.asked import Asked
 from orchestrator.api.render_apply import last_apply
 from orchestrator.controller.view import JobView, NodeView, View
+from orchestrator.ledger.capacity import WHOLE
 from orchestrator.ledger.records import Token as TokenRecord
-from orchestrator.model.attempt import JobState, PartState
-from orchestrator.model.cluster import ClusterSpec, Pool, Share
-from orchestrator.model.cluster import Queue as QueueSpec
+from orchestrator.model.attempt import JobState
+from orchestrator.model.cluster import ClusterSpec, GpuSpec, Pool
 from orchestrator.model.node import Contact, Mark, NodeFacts
 from orchestrator.wire import api_cluster as wire
 from orchestrator.wire.api import time_of
@@ -78,6 +79,7 @@ def _devices(facts: NodeFacts, holders: dict[int, int]) -> list[wire.Device]:
             uuid=device.uuid,
             pci=device.pci,
             emulated=device.emulated,
+            numa=device.numa if device.numa >= 0 else None,
             job=holders.get(device.slot) or None,
         )
         for device in facts.devices
@@ -104,17 +106,23 @@ class _Tally:
     free: int = 0
     allocated: int = 0
     not_ready: int = 0
+    stranded: int = 0
+    largest_milli: int = 0
     shapes: Counter[int] = field(default_factory=Counter)
+    places: Counter[str] = field(default_factory=Counter)  # free ones of each MIG profile
 
 
-def gpus(view: View) -> list[wire.GpuPool]:
-    """GPUs by pool and model. A node that has not reported counts as its pool says, and as not ready."""
+def gpus(view: View, asked: Asked | None = None) -> list[wire.GpuPool]:
+    """GPUs by pool and model. A node that has not reported counts as its pool says, and as not ready. `asked`: what
+    waiting jobs could use, to tell what is stranded."""
     pools = pools_of(view.cluster)
     tallies: dict[tuple[str, str], _Tally] = {}
     for one in nodes_of(view):
         pool = pools.get(one.pool)
         if one.facts is not None:
-            _count_reported(tallies, one, one.facts)
+            _count_reported(tallies, one, one.facts, asked)
+            if pool is not None and pool.gpu is not None and pool.gpu.mig and one.open:
+                _count_places(tallies, one, one.facts, pool.gpu)
         elif pool is not None and pool.gpu is not None:
             tally = tallies.setdefault((pool.name, " or ".join(pool.gpu.models())), _Tally())
             tally.nodes += 1
@@ -123,7 +131,9 @@ def gpus(view: View) -> list[wire.GpuPool]:
     return [_gpu_pool(key, tally, pools) for key, tally in sorted(tallies.items())]
 
 
-def _count_reported(tallies: dict[tuple[str, str], _Tally], one: NodeView, facts: NodeFacts) -> None:
+def _count_reported(
+    tallies: dict[tuple[str, str], _Tally], one: NodeView, facts: NodeFacts, asked: Asked | None
+) -> None:
     holders = dict(one.slots)
     for model in dict.fromkeys(device.model for device in facts.devices):
         devices = [device for device in facts.devices if device.model == model]
@@ -138,8 +148,25 @@ def _count_reported(tallies: dict[tuple[str, str], _Tally], one: NodeView, facts
             tally.open_nodes += 1
             tally.free += free
             tally.shapes[free] += 1
+            tally.stranded += asked.stranded(one, free) if asked is not None else 0
+            held = dict(one.held)
+            left = max((WHOLE - held.get(device.slot, 0) for device in devices), default=0)
+            tally.largest_milli = max(tally.largest_milli, left)
         else:
             tally.not_ready += free
+
+
+def _count_places(
+    tallies: dict[tuple[str, str], _Tally], one: NodeView, facts: NodeFacts, gpu: GpuSpec
+) -> None:
+    """Of GPUs in MIG mode no whole one and no share can be had: what can be is instances."""
+    slices = dict(one.slices)
+    for device in facts.devices:
+        tally = tallies[one.pool, device.model]
+        tally.shapes.clear()
+        tally.largest_milli = 0
+        for profile in gpu.layout.profiles if gpu.layout is not None else ():
+            tally.places[profile.name] += profile.count(slices.get(device.slot, 0))
 
 
 def _gpu_pool(key: tuple[str, str], tally: _Tally, pools: dict[str, Pool]) -> wire.GpuPool:
@@ -160,55 +187,10 @@ def _gpu_pool(key: tuple[str, str], tally: _Tally, pools: dict[str, Pool]) -> wi
         not_ready=tally.not_ready,
         largest=max(tally.shapes, default=0),
         shapes=shapes,
+        largest_milli=tally.largest_milli,
+        instances=[wire.FreeInstances(profile=name, free=free) for name, free in tally.places.items()],
+        stranded=tally.stranded,
     )
-
-
-# --- queues ---------------------------------------------------------------------------------------------------------
-
-
-def queues(view: View) -> list[wire.Queue]:
-    """The queues of the wanted cluster by name, and those that only jobs are left of."""
-    specs = {queue.name: queue for queue in view.cluster.queues} if view.cluster is not None else {}
-    jobs: dict[str, list[JobView]] = {name: [] for name in specs}
-    for one in list(view.jobs.values()):
-        jobs.setdefault(one.spec.queue, []).append(one)
-    return [_queue(specs.get(name) or QueueSpec(name), mine) for name, mine in sorted(jobs.items())]
-
-
-def _queue(spec: QueueSpec, jobs: list[JobView]) -> wire.Queue:
-    waiting = [one for one in jobs if one.state is JobState.WAITING]
-    limits = spec.limits
-    return wire.Queue(
-        name=spec.name,
-        parent=spec.parent,
-        weight=spec.weight,
-        guarantee=[_share(share) for share in spec.guarantee],
-        borrow_limit=[_share(share) for share in spec.borrow_limit],
-        limits=wire.QueueLimits(
-            default_time_limit_s=limits.default_time_limit_s,
-            max_time_limit_s=limits.max_time_limit_s,
-            max_running_jobs=limits.max_running_jobs,
-            max_waiting_jobs=limits.max_waiting_jobs,
-            max_jobs_per_user=limits.max_jobs_per_user,
-            max_gpus_per_user=limits.max_gpus_per_user,
-            max_gpus_per_job=limits.max_gpus_per_job,
-        ),
-        running_jobs=sum(1 for one in jobs if one.attempt is not None),
-        used_gpus=sum(map(held_gpus, jobs)),
-        waiting_jobs=len(waiting),
-        waiting_gpus=sum(one.spec.request.total_gpus() for one in waiting),
-        held_jobs=sum(1 for one in jobs if one.state is JobState.HELD),
-    )
-
-
-def _share(share: Share) -> wire.QueueShare:
-    return wire.QueueShare(pool=share.pool, gpu_model=share.gpu_model, gpus=share.gpus)
-
-
-def held_gpus(one: JobView) -> int:
-    """Devices that a job's attempt still holds."""
-    parts = one.attempt.parts if one.attempt is not None else ()
-    return sum(len(part.slots) for part in parts if part.state is not PartState.ENDED)
 
 
 # --- the whole ------------------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ from orchestrator.api.hub import Hub
 from orchestrator.controller.commands import Submit, Submitted
 from orchestrator.model.cluster import Role
 from orchestrator.model.errors import InputError
-from orchestrator.spec import job_from_document
 from orchestrator.wire.api import PREFIX
 
 MOST_KEY = 200
@@ -32,20 +31,32 @@ async def submit(hub: Hub, scope: Scope, receive: Receive) -> Response:
     _no_queries(scope)
     key = _key(bodies.header(scope, b"idempotency-key"))
     document = bodies.parse(await bodies.read(scope, receive, bodies.MOST_BODY))
-    digest = hashlib.sha256(bodies.canonical(document)).hexdigest()
-    spec = job_from_document(document)
+    text = bodies.canonical(document)
+    digest = hashlib.sha256(text).hexdigest()
+    force = _force(document)
+    spec = hub.specs.read(document, digest, len(text))
     owner = await hub.access.owner_for(caller, spec.queue)
     # A key is its caller's own: nobody can take another's, or learn of it.
     made: Submitted = await hub.controller.do(
-        Submit(spec, owner, caller.by, f"{caller.name}:{key}" if key else "", digest)
+        Submit(spec, owner, caller.by, f"{caller.name}:{key}" if key else "", digest, force)
     )
     return _answer(made)
 
 
+def _force(document: object) -> bool:
+    """Takes `force` out of a body: it is a word about the submit, and no part of the job."""
+    force = document.pop("force", False) if isinstance(document, dict) else False
+    if not isinstance(force, bool):
+        raise InputError(
+            "spec.wrong-type", "expected true or false", "leave it away, or send true", path="force"
+        )
+    return force
+
+
 def _answer(made: Submitted) -> Response:
-    """JobCreated, written by hand: two fields."""
+    """JobCreated, written by hand: three fields."""
     return Response(
-        f'{{"id":{made.job},"repeated":{"true" if made.repeated else "false"}}}',
+        f'{{"id":{made.job},"tasks":{made.tasks},"repeated":{"true" if made.repeated else "false"}}}',
         200 if made.repeated else 201,
         {"Location": f"{PREFIX}/jobs/{made.job}"},
         "application/json",

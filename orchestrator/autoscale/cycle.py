@@ -16,19 +16,33 @@ from orchestrator.autoscale import give_back, market, renew
 from orchestrator.autoscale.money import Purse, floor_of, job_ends_us, open_purse
 from orchestrator.autoscale.policy import Policy
 from orchestrator.autoscale.room import Room, survey
+from orchestrator.ledger.capacity import WHOLE
 from orchestrator.ledger.limits import Amounts, limit_reason
 from orchestrator.ledger.records import Job
-from orchestrator.ledger.state import ClassKey, State, gang_amounts
+from orchestrator.ledger.state import ClassKey, State
 from orchestrator.model.capacity import Circuit, Offer, OfferingKey
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Pool
-from orchestrator.model.decisions import Buy, CapacityDecision, Reporter
-from orchestrator.model.need import need_of, pools_for
+from orchestrator.model.decisions import Buy, CapacityDecision, CapacityReporter, Reasons
+from orchestrator.model.need import Need, gangs_of, need_of, pools_for
 from orchestrator.model.reasons import Reason, reason
 
 LATE_S = 60  # longer than a boot may take: so long are coming nodes kept for their job
 # Reasons of the scheduler that more nodes would take away; a job that waits for anything else is bought nothing.
-MORE_NODES_HELP = ("wait.gpus", "wait.tasks", "wait.cores", "wait.memory", "wait.nodes-closed", "wait.order")
+MORE_NODES_HELP = (
+    "wait.gpus",
+    "wait.alone",
+    "wait.tasks",
+    "wait.cores",
+    "wait.memory",
+    "wait.domain",
+    "wait.groups",
+    "wait.share",
+    "wait.device-memory",
+    "wait.nodes-closed",
+    "wait.few-nodes",
+    "wait.order",
+)
 
 
 @dataclass(slots=True)
@@ -39,7 +53,7 @@ class Pass:
     offers: Mapping[str, tuple[Offer, ...]]
     policy: Policy
     now_us: int
-    reporter: Reporter
+    reporter: CapacityReporter
     room: Room
     purse: Purse
     pools: list[Pool]
@@ -58,8 +72,8 @@ def decide(
     policy: Policy,
     now_us: int,
     work_budget: int,
-    reporter: Reporter,
-    waits: Mapping[ClassKey, Reason],
+    reporter: CapacityReporter,
+    waits: Reasons,
 ) -> tuple[CapacityDecision, ...]:
     """What to buy and to give back now. State is the same when this returns. `waits`: why each class waits, as the
     scheduler has it."""
@@ -76,7 +90,9 @@ def decide(
     return tuple(run.decisions)
 
 
-def _open(state: State, offers: tuple[Offer, ...], policy: Policy, now_us: int, reporter: Reporter) -> Pass:
+def _open(
+    state: State, offers: tuple[Offer, ...], policy: Policy, now_us: int, reporter: CapacityReporter
+) -> Pass:
     by_pool: dict[str, tuple[Offer, ...]] = {}
     for offer in offers:
         by_pool[offer.key.pool] = (*by_pool.get(offer.key.pool, ()), offer)
@@ -107,7 +123,7 @@ def _open(state: State, offers: tuple[Offer, ...], policy: Policy, now_us: int, 
 # --- what waits -----------------------------------------------------------------------------------------------
 
 
-def _cover_what_waits(run: Pass, work_budget: int, waits: Mapping[ClassKey, Reason]) -> None:
+def _cover_what_waits(run: Pass, work_budget: int, waits: Reasons) -> None:
     """Each waiting gang gets what is there and comes, or is bought the rest; it debits limits for those behind it."""
     debits: list[tuple[str, Amounts]] = []
     blocked: dict[ClassKey, bool] = {}
@@ -120,16 +136,10 @@ def _cover_what_waits(run: Pass, work_budget: int, waits: Mapping[ClassKey, Reas
             run.state.limits.release(scope, amounts)
 
 
-def _in_order(
-    run: Pass, waits: Mapping[ClassKey, Reason], blocked: Mapping[ClassKey, bool]
-) -> Iterator[tuple[ClassKey, Job]]:
+def _in_order(run: Pass, waits: Reasons, blocked: Mapping[ClassKey, bool]) -> Iterator[tuple[ClassKey, Job]]:
     """Jobs that more nodes would help, by priority, then id, over all classes; of a class that `blocked` gets meanwhile
     no more, so that it costs those behind it one probe however many jobs it has."""
-    classes = [
-        found
-        for key, found in run.state.classes.items()
-        if key in waits and waits[key].code in MORE_NODES_HELP
-    ]
+    classes = [found for key, found in run.state.classes.items() if _more_nodes_help(waits.get(key))]
     heads = [(found.waiting[0], number, 0) for number, found in enumerate(classes)]
     heapq.heapify(heads)
     while heads:
@@ -140,25 +150,39 @@ def _in_order(
             heapq.heappush(heads, (found.waiting[at + 1], number, at + 1))
 
 
+def _more_nodes_help(why: Reason | None) -> bool:
+    return why is not None and why.code in MORE_NODES_HELP
+
+
 def _cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]) -> bool:
     """Whether the job will have its nodes; else those of its class behind it will not either."""
+    if job.spec.request.groups:
+        _say_that_groups_wait(run, key, job)
+        return False
     need = need_of(job.spec)
     fitting = pools_for(run.state.cluster, job.spec) if run.state.cluster else ()
     pools = [pool for pool in fitting if pool.size is not None and market.could_hold(run, pool, need)]
     if not pools:
         return False
-    scope, gpus = run.state.scope(job), job.spec.request.total_gpus()
+    scope = run.state.scope(job)
+    amounts = {pool.name: run.state.gang_amounts(_milli(run, pool, job, need), pool.name) for pool in pools}
     options: list[tuple[Pool, int]] = []
     refusals: list[market.Refusal] = []
     for pool in pools:
-        over = run.state.limits.binding(scope, gang_amounts(gpus, pool.name))
+        over = run.state.limits.binding(scope, amounts[pool.name])
         if over is not None:
             refusals.append(market.Refusal(1, limit_reason(over)))
             continue
         taken, lacking = run.room.fit(pool.name, need)
+        parts = run.purse.parts(job.spec.queue, taken, need)
+        dear = run.purse.short(parts)
+        if dear is not None:
+            refusals.append(market.Refusal(1, limit_reason(dear)))
+            continue
         if not lacking:
+            run.purse.take_parts(parts)
             run.room.book(taken, need)
-            _debit(run, debits, scope, gang_amounts(gpus, pool.name))
+            _debit(run, debits, scope, amounts[pool.name])
             if not all(spot.ready for spot, _ in taken):  # else the scheduler knows why it does not start
                 run.reporter.class_blocked(key, market.coming_reason(pool, taken))
             return True
@@ -170,9 +194,32 @@ def _cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]
         run.reporter.class_blocked(key, min(refusals, key=lambda one: one.rank).why)
         return False
     pool, why = bought
-    _debit(run, debits, scope, gang_amounts(gpus, pool.name))
+    _debit(run, debits, scope, amounts[pool.name])
     run.reporter.class_blocked(key, why)
     return True
+
+
+def _milli(run: Pass, pool: Pool, job: Job, need: Need) -> int:
+    """What limits will count of the gang, in thousandths of GPUs: of nodes that are nobody else's all that the largest
+    on offer has, as the scheduler will, else a node would be bought that the limit keeps the gang from."""
+    asked = job.spec.request.total_milli()
+    shapes = [offer.shape for offer in run.offers.get(pool.name, ())] if need.exclusive else []
+    found = [(need.units_on(*shape), shape.gpus) for shape in shapes]
+    each = min((units for units, _ in found if units), default=0)
+    if not each:
+        return asked
+    nodes = need.units if need.spread else -(-need.units // each)
+    return max(asked, nodes * max(gpus for units, gpus in found if units) * WHOLE)
+
+
+def _say_that_groups_wait(run: Pass, key: ClassKey, job: Job) -> None:
+    """Nothing is bought for a gang of groups: which of them that keeps waiting is told."""
+    for group, gang in zip(job.spec.request.groups, gangs_of(job.spec), strict=True):
+        pools = list(pools_for(run.state.cluster, gang)) if run.state.cluster else []
+        if pools and all(pool.size is not None for pool in pools):
+            names = ", ".join(pool.name for pool in pools)
+            run.reporter.class_blocked(key, reason("wait.not-bought", group=group.name, pools=names))
+            return
 
 
 def _buy_for(
@@ -187,8 +234,11 @@ def _buy_for(
             refusals.append(market.Refusal(3, reason("wait.order", pool=pool.name, ahead=ahead)))
             continue
         until_us = job_ends_us(run.state, run.policy, pool, job.spec, run.now_us)
+        there = run.purse.parts(job.spec.queue, run.room.fit(pool.name, need)[0], need)
+        run.purse.take_parts(there)
         found = market.choose(run, pool, need, lacking, job.spec.queue, until_us)
         if isinstance(found, market.Refusal):
+            run.purse.take_parts(there, -1)
             refusals.append(found)
             continue
         _buy(run, pool, found, job, until_us)

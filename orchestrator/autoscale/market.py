@@ -19,7 +19,7 @@ from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Pool
 from orchestrator.model.decisions import Buy
 from orchestrator.model.need import Need
-from orchestrator.model.reasons import Reason, reason
+from orchestrator.model.reasons import Reason, dollars, reason
 
 if TYPE_CHECKING:
     from orchestrator.autoscale.cycle import Pass
@@ -199,12 +199,6 @@ def coming_reason(pool: Pool, taken: Taken) -> Reason:
     ready = sum(1 for spot, _ in taken if spot.ready)
     words = f"{ready} of {len(taken)} ready, the others boot"
     return reason("wait.booting", nodes=len(taken), pool=pool.name, words=words)
-
-
-def dollars(microusd: int) -> str:
-    """`$400.00`, from micro-dollars; rounded up to the cent."""
-    cents = -(-microusd // 10_000)
-    return f"${cents // 100:,}.{cents % 100:02d}"
 
 
 def clock_words(t_us: int) -> str:

@@ -3,24 +3,30 @@
 Comes in: State, policy, the time; launches as the pass decides on them. Goes out: the budget that binds, if one does.
 Called by: cycle.
 
-An hour's commitment is the price of all that exists or is being launched, until the cloud says that it is gone. A
-month's is what was billed in it, and what exists at its price until its work must be over: by its time limit and the
-pool's idle time, to the month's end where neither says so. So a launch that fits can end as it likes without passing
-the budget.
+An hour's commitment is what the limit tree has (ledger.spending): the price of all that exists or is being launched,
+until the cloud says that it is gone, and in a queue what it pays of that. A month's is what was billed in it, and what
+exists at its price until its work must be over: by its time limit and the pool's idle time, to the month's end where
+neither says so. So a launch that fits can end as it likes without passing the budget.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.autoscale.policy import Policy
+from orchestrator.autoscale.room import Taken
 from orchestrator.ledger.apply_capacity import HOUR_US
+from orchestrator.ledger.limits import Binding
 from orchestrator.ledger.records import Attempt, Fleet
+from orchestrator.ledger.scopes import budget_scope, queue_scope
+from orchestrator.ledger.spending import USD
 from orchestrator.ledger.state import State, time_limit_s
 from orchestrator.model.capacity import Offer, cost
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Budget, Pool
 from orchestrator.model.job import JobSpec
+from orchestrator.model.need import Need
 
 LEAVE_S = 300  # how long an instance that is being ended may still be billed
 
@@ -50,7 +56,7 @@ class Purse:
     def over(self, offer: Offer, count: int, queue: str, until_us: int) -> Over | None:
         """The first budget that so many nodes would pass, if they may run until then; None if all take them."""
         for budget in self.budgets:
-            if not applies(budget, offer.key.pool, offer.site, queue):
+            if not self._applies(budget, offer.key.pool, offer.site, queue):
                 continue
             hourly = offer.price * count
             if budget.microusd_per_hour and self.hourly[budget.name] + hourly > budget.microusd_per_hour:
@@ -61,6 +67,34 @@ class Purse:
                 used = self.monthly[budget.name]
                 return Over(budget.name, "month", budget.microusd_per_month, used, monthly)
         return None
+
+    def parts(self, queue: str, taken: Taken, need: Need) -> dict[str, int]:
+        """What a gang of the queue takes of each budget on nodes that are there or come."""
+        spending, found = self.state.spending, dict[str, int]()
+        scope = queue_scope(queue)
+        if spending is None or scope not in self.state.limits.scopes:
+            return found
+        budgets = [budget for budget in self.budgets if budget.microusd_per_hour and budget.scope.queue]
+        for spot, units in taken if budgets else ():
+            adds = spending.adds(scope, spot.node, spot.part(need, units))
+            for budget in budgets:
+                found[budget.name] = found.get(budget.name, 0) + adds.get(queue_scope(budget.scope.queue), 0)
+        return found
+
+    def short(self, parts: Mapping[str, int]) -> Binding | None:
+        """The first budget that these would pass."""
+        for budget in self.budgets:
+            used, need = self.hourly[budget.name], parts.get(budget.name, 0)
+            most = budget.microusd_per_hour
+            if need and used + need > most:
+                scope = queue_scope(budget.scope.queue)
+                return Binding(scope, USD, most, used, used + need - most, budget=budget.name)
+        return None
+
+    def take_parts(self, parts: Mapping[str, int], sign: int = 1) -> None:
+        """Debit them, or give them back."""
+        for name, amount in parts.items():
+            self.hourly[name] += sign * amount
 
     def take(self, offer: Offer, count: int, queue: str, until_us: int) -> None:
         """Debit a launch in the pass that decides on it."""
@@ -75,15 +109,27 @@ class Purse:
 
     def _count(self, pool: str, site: str, queue: str, hourly: int, monthly: int) -> None:
         for budget in self.budgets:
-            if applies(budget, pool, site, queue):
+            if self._applies(budget, pool, site, queue):
                 self.hourly[budget.name] += hourly
                 self.monthly[budget.name] += monthly
 
+    def _applies(self, budget: Budget, pool: str, site: str, queue: str) -> bool:
+        """Whether a launch counts in a budget: one without a scope is of the whole cluster, a queue's is of those below
+        it too."""
+        scope = budget.scope
+        if scope.queue and scope.queue != queue:
+            name, limits = queue_scope(queue), self.state.limits
+            above = limits.path(name) if name in limits.scopes else ()
+            return any(one.name == queue_scope(scope.queue) for one in above)
+        return scope.pool in ("", pool) and scope.site in ("", site)
 
-def applies(budget: Budget, pool: str, site: str, queue: str) -> bool:
-    """Whether a launch counts in a budget; one without a scope is of the whole cluster."""
-    scope = budget.scope
-    return scope.pool in ("", pool) and scope.site in ("", site) and scope.queue in ("", queue)
+    def stand(self) -> None:
+        """What the limit tree has of each hour, which knows of no nodes that stand in ledgers of old."""
+        for budget in self.budgets if self.state.spending is not None else ():
+            name = queue_scope(budget.scope.queue) if budget.scope.queue else budget_scope(budget.name)
+            scope = self.state.limits.scopes.get(name)
+            if scope is not None and budget.microusd_per_hour:
+                self.hourly[budget.name] = scope.used.get(USD, 0)
 
 
 def open_purse(state: State, policy: Policy, now_us: int) -> Purse:
@@ -94,6 +140,7 @@ def open_purse(state: State, policy: Policy, now_us: int) -> Purse:
             purse.budgets.append(budget)
             purse.hourly[budget.name] = purse.monthly[budget.name] = 0
     if purse.budgets:
+        purse.stand()
         _stand(purse)
         _spent(purse)
         _live(purse)
@@ -104,10 +151,12 @@ def _stand(purse: Purse) -> None:
     """Nodes that stand all the time: the whole month of them is committed."""
     policy = purse.policy
     month_s = (policy.month_ends_us - policy.month_us) // SECOND if policy.month_us else 0
+    known = {one.pool: True for one in purse.state.prices}
     for name, price in policy.standing:
         pool = purse.state.pool(name)
         if pool is not None:
-            purse._count(name, pool.site, "", price, cost(price, month_s))
+            hourly = 0 if name in known else price
+            purse._count(name, pool.site, "", hourly, cost(price, month_s))
 
 
 def _spent(purse: Purse) -> None:
@@ -129,7 +178,7 @@ def _live(purse: Purse) -> None:
             end_us = min(ends.of(fleet, name), purse.policy.month_ends_us)
             seconds = -(-(end_us - max(begun_us, purse.policy.month_us)) // SECOND)
             monthly += cost(intent.price, max(seconds, 0))
-        purse._count(intent.pool, intent.site, intent.queue, intent.price * count, monthly)
+        purse._count(intent.pool, intent.site, intent.queue, 0, monthly)
 
 
 class _Ends:

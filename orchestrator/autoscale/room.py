@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.ledger.records import Bought, Fleet, Node
 from orchestrator.ledger.state import State
+from orchestrator.model.attempt import Placement
 from orchestrator.model.capacity import Shape
 from orchestrator.model.need import Need
 from orchestrator.model.node import Contact, MarkKind
@@ -31,17 +32,31 @@ class Spot:
     memory: int
     ready: bool
     booked: bool = False
+    empty: bool = True
 
     def units(self, need: Need) -> int:
         """Units of a gang that it takes."""
+        if need.exclusive and (self.booked or not self.empty):
+            return 0
         return need.units_on(self.gpus, self.cores, self.memory)
+
+    def part(self, need: Need, units: int) -> Placement:
+        """What so many units take of it, as far as prices go: which devices does not matter."""
+        if need.exclusive:
+            return Placement(self.node, tuple(range(self.gpus)), 0, self.cores, self.memory)
+        slots = range(need.gpus * units) if not need.shares else range(units)
+        milli = (max(need.milli, 1),) * units if need.shares else ()
+        return Placement(self.node, tuple(slots), 0, need.cores * units, need.memory * units, milli)
 
     def take(self, need: Need, units: int) -> None:
         """Keep so many units' share for a gang."""
+        self.booked = True
+        if need.exclusive:
+            self.gpus = self.cores = self.memory = 0
+            return
         self.gpus -= need.gpus * units
         self.cores -= need.cores * units
         self.memory -= need.memory * units
-        self.booked = True
 
 
 Taken = list[tuple[Spot, int]]
@@ -98,9 +113,14 @@ def _spot(state: State, fleet: Fleet, one: Bought) -> Spot | None:
     if one.releasing_us or not node.wanted or held(node):
         return None
     if usable(node):
-        capacity = state.capacity.nodes[node.name]
+        capacity = state.capacity.at(node.name)
         return Spot(
-            node.name, capacity.free.bit_count(), capacity.free_cores, capacity.free_memory, ready=True
+            node.name,
+            capacity.free.bit_count(),
+            capacity.free_cores,
+            capacity.free_memory,
+            ready=True,
+            empty=state.capacity.is_empty(node.name),
         )
     return None if one.proved_us else _coming(one.node, fleet)
 

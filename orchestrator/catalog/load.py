@@ -1,7 +1,7 @@
 """Reads the catalog's files once, and lays the prices over them that a person has asked for since.
 
-Comes in: `gpus.json` and `instances.json`, whose columns their first lines name; a folder of price files that
-`refresh` wrote. Goes out: `Catalog`. Called by: whoever needs the catalog, through `catalog.load`.
+Comes in: `gpus.json`, `mig.json` and `instances.json`, whose columns their first lines name; a folder of price files
+that `refresh` wrote. Goes out: `Catalog`. Called by: whoever needs the catalog, through `catalog.load`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from orchestrator.catalog.files import read_folder
 from orchestrator.model.catalog import Catalog, DatedPrice, GpuModel, InstanceType
 from orchestrator.model.cluster_words import Market
+from orchestrator.model.mig import MigLayout, MigProfile
 from orchestrator.model.prices import microseconds
 
 MIB = 2**20
@@ -52,13 +53,14 @@ def _newest(prices: tuple[DatedPrice, ...]) -> tuple[DatedPrice, ...]:
 
 @cache
 def _shipped() -> Catalog:
-    gpus, instances = _file("gpus.json"), _file("instances.json")
+    gpus, mig, instances = _file("gpus.json"), _file("mig.json"), _file("instances.json")
+    divided = {row["name"]: row for row in _rows(mig)}
     return Catalog(
-        gpus={row["name"]: _gpu(row) for row in _rows(gpus)},
+        gpus={row["name"]: _gpu(row, divided.get(row["name"]), mig) for row in _rows(gpus)},
         instances={row["name"]: _instance(row, instances) for row in _rows(instances)},
         gpus_as_of=gpus["as_of"],
         instances_as_of=instances["as_of"],
-        sources=(*gpus["sources"], *instances["sources"]),
+        sources=(*gpus["sources"], *mig["sources"], *instances["sources"]),
     )
 
 
@@ -72,15 +74,27 @@ def _rows(table: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in table["rows"]]
 
 
-def _gpu(row: dict[str, Any]) -> GpuModel:
+def _gpu(row: dict[str, Any], divided: dict[str, Any] | None, mig: dict[str, Any]) -> GpuModel:
+    memory = row["memory_mib"] * MIB
     return GpuModel(
         name=row["name"],
-        memory=row["memory_mib"] * MIB,
+        memory=memory,
         max_watts=row["max_watts"],
         pci_ids=tuple(row["pci_ids"]),
         watts_verified=row["watts_verified"],
         idle_watts=row["idle_watts"] or 0,
+        mig=_layout(divided["profiles"], mig["layouts"][divided["layout"]], memory) if divided else None,
     )
+
+
+def _layout(names: list[str], layout: dict[str, Any], memory: int) -> MigLayout:
+    """An instance has its slices' part of the GPU's memory; what a driver reports of it is a little less."""
+    slices = layout["slices"]
+    profiles = (
+        MigProfile(name, compute, size, size * memory // slices, tuple(starts))
+        for name, (_, compute, size, starts) in zip(names, layout["kinds"], strict=True)
+    )
+    return MigLayout(slices, tuple(profiles))
 
 
 def _instance(row: dict[str, Any], table: dict[str, Any]) -> InstanceType:

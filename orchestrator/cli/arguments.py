@@ -10,23 +10,26 @@ from typing import Any
 
 import click
 
+from orchestrator.model.ids import JOB_FORM
 
-class JobId(click.ParamType[int]):
-    """A job's number."""
+
+class JobId(click.ParamType["int | str"]):
+    """A job's number, or `1234_7` for a task of an array."""
 
     name = "job"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """`12` -> 12."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """`12` -> 12, `12_7` as it is."""
         if isinstance(value, int):
             return value
-        if not re.fullmatch(r"[1-9][0-9]{0,15}", value):
+        if not re.fullmatch(JOB_FORM, value):
             self.fail(
-                f"'{value}' is no job id: a job id is a whole number, as `gangline jobs` lists them",
+                f"'{value}' is no job id: a job id is a whole number, as `gangline jobs` lists them, and a task of an "
+                "array is 1234_7",
                 param,
                 ctx,
             )
-        return int(value)
+        return value if "_" in value else int(value)
 
 
 class Span(click.ParamType[int]):
@@ -85,6 +88,40 @@ class Variable(click.ParamType[tuple[str, str]]):
         return name, text
 
 
+class Label(click.ParamType[tuple[str, str]]):
+    """`KEY=value`."""
+
+    name = "key=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """`network=fast` -> ("network", "fast")."""
+        if isinstance(value, tuple):
+            return value
+        name, mark, text = str(value).partition("=")
+        if not mark or not name:
+            self.fail(f"'{value}' is no label: write KEY=value", param, ctx)
+        return name, text
+
+
+class Segment(click.ParamType[tuple[int, str]]):
+    """`NODES:LEVEL`."""
+
+    name = "nodes:level"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, str]:
+        """`4:unit` -> (4, "unit")."""
+        if isinstance(value, tuple):
+            return value
+        nodes, mark, level = str(value).partition(":")
+        if not mark or not level or not re.fullmatch("[1-9][0-9]{0,5}", nodes):
+            self.fail(f"'{value}' is no segment: write NODES:LEVEL, as in 4:unit", param, ctx)
+        return int(nodes), level
+
+
 class Whole(click.ParamType[int]):
     """A whole number from `least` on, at most `most` where that is given."""
 
@@ -107,7 +144,10 @@ class Whole(click.ParamType[int]):
 JOB = JobId()
 NUMBER = Whole(0)
 COUNT = Whole(1)
+PRIORITY = Whole(-1_000_000, 1_000_000)  # model.job.HIGHEST_PRIORITY, without the 30 ms of its import
 SPAN = Span()
 PATIENCE = Span(or_none=True)  # how long to wait for something: not at all is an answer
 AGE = Age()
 VARIABLE = Variable()
+LABEL = Label()
+SEGMENT = Segment()

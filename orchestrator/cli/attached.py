@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from orchestrator.cli.completing import LIVE
 from orchestrator.cli.errors import INTERRUPTED, lines
 from orchestrator.cli.job_words import ending, title
 from orchestrator.cli.logs_cmd import Printer
@@ -228,6 +229,19 @@ def waiting_words(job: Job, explained: Explanation | None) -> str:
     if job.state == "held":
         return f"{title(job)}: {safe(reason.sentence)}"
     return f"{title(job)} waits{place}: {safe(reason.sentence)}"
+
+
+def stay_with_array(client: Client, array: int) -> int:
+    """Until all tasks of an array have ended; 0 if all have succeeded, else the highest of their codes."""
+    while True:
+        left = list(client.jobs(array=array, states=LIVE, most=1))
+        if not left:
+            break
+        client.wait_once(left[0].label, LOOK_S)
+    tasks = client.job(array).tasks
+    if tasks is None or set(tasks.states) <= {"succeeded"}:
+        return 0
+    return tasks.exit_code & 0xFF or 1
 
 
 def _code(job: Job) -> int:

@@ -23,7 +23,9 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
     },
     "Clusters": {
         "validate": _at(
-            "spec_cmd", "validate", "Check cluster, job and price files; needs no server and no network."
+            "spec_cmd",
+            "validate",
+            "Check cluster, job, price and policy files; needs no server and no network.",
         ),
         "plan": _at("change_cmd", "plan", "Show what `apply` would change; change nothing."),
         "apply": _at("change_cmd", "apply", "Make the cluster what its file says."),
@@ -52,12 +54,15 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "run": _at("run_cmd", "run", "Run a command as a gang and stream its output."),
         "submit": _at("submit_cmd", "submit", "Submit a job file and print its id."),
         "jobs": _at("jobs_cmd", "jobs", "List jobs, newest first."),
-        "job": _at("jobs_cmd", "job", "Look at one job."),
+        "job": _at("jobs_cmd", "job", "Look at one job, or change it."),
         "logs": _at("logs_cmd", "logs", "Print what a job has written."),
         "explain": _at("explain_cmd", "explain", "Say why a job waits, and what to do about it."),
         "cancel": _at("act_cmd", "cancel", "End jobs: signal, grace, kill."),
         "hold": _at("act_cmd", "hold", "Keep waiting jobs from starting."),
         "release": _at("act_cmd", "release", "Let held jobs wait for their start again."),
+        "prioritize": _at(
+            "act_cmd", "prioritize", "Let waiting jobs start earlier, or later, than others of their queue."
+        ),
         "requeue": _at("act_cmd", "requeue", "End a job's attempt and let the job wait again."),
     },
     "Capacity": {
@@ -65,7 +70,14 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "node": _at("nodes_cmd", "node", "Take a node out of use, or back."),
         "gpus": _at("nodes_cmd", "gpus", "Show GPUs by pool and model: free of total."),
         "catalog": _at("catalog_cmd", "catalog", "Show what instances cost, or ask AWS for new prices."),
+        "topology": _at(
+            "topology_cmd", "topology", "Show the domains of each site and what is free in them."
+        ),
         "queues": _at("queues_cmd", "queues", "List queues with their guarantees and use."),
+    },
+    "Policy": {
+        "simulate": _at("simulate_cmd", "simulate", "Say what a policy would do with a trace of jobs."),
+        "replay": _at("simulate_cmd", "replay", "Decide again what a ledger has recorded, and compare."),
     },
     "Running Gangline": {
         "server": _at("server_cmd", "server", "Run, back up, restore or recover a controller."),
@@ -84,7 +96,7 @@ ELSEWHERE: dict[str, str] = {
     "scancel": "`gangline cancel ID`",
     "sinfo": "`gangline nodes` or `gangline gpus`",
     "sacct": "`gangline jobs --since 7d`",
-    "scontrol": "`gangline job show`, `hold`, `release`, `requeue` or `gangline node cordon`",
+    "scontrol": "`gangline job show`, `hold`, `release`, `requeue`, `prioritize` or `gangline node cordon`",
     "sprio": "`gangline explain ID`",
     "get": "`gangline jobs`, `nodes`, `gpus` or `queues`",
     "describe": "`gangline job show ID` or `gangline explain ID`",

@@ -30,6 +30,12 @@ class Asked:
     cores: int = 0
     memory: str = ""
     gpu_model: tuple[str, ...] = ()
+    gpu_share: float = 0
+    gpu_memory: str = ""
+    mig: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    exclusive: bool = False
+    segment: tuple[int, str] | None = None
     queue: str = ""
     priority: int = 0
     time_limit_s: int = 0
@@ -50,7 +56,10 @@ def document_of(asked: Asked) -> Document:
         "workdir": asked.workdir,
         "output": asked.output,
         "env": asked.env,
+        "exclusive": asked.exclusive,
     }
+    if asked.segment is not None:
+        optional["topology"] = {"segment": {"nodes": asked.segment[0], "level": asked.segment[1]}}
     spec |= {name: value for name, value in optional.items() if value}
     spec["command"] = list(asked.command)
     name = asked.name or job_name(asked.command[0])
@@ -86,7 +95,15 @@ def _gang(asked: Asked) -> Document:
 
 
 def _each(asked: Asked, gpus: int) -> Document:
-    each: Document = {"gpus": gpus, "cores": asked.cores, "memory": asked.memory}
+    each: Document = {
+        "gpus": gpus,
+        "cores": asked.cores,
+        "memory": asked.memory,
+        "gpu_share": asked.gpu_share,
+        "gpu_memory": asked.gpu_memory,
+        "mig": asked.mig,
+        "labels": asked.labels,
+    }
     if asked.gpu_model:
         each["gpu_model"] = list(asked.gpu_model)
     return {name: value for name, value in each.items() if value}
@@ -101,8 +118,9 @@ def job_name(program: str) -> str:
 # --- files --------------------------------------------------------------------------------------------------------
 
 
-def read_job(path: str, settings: tuple[str, ...]) -> Document:
-    """The document in a job file (`-`: standard input), with `--set` values over it; every fault with its place."""
+def read_job(path: str, settings: tuple[str, ...], fields: Document | None = None) -> Document:
+    """The document in a job file (`-`: standard input), with these `fields` of its spec and `--set` values over it;
+    every fault with its place."""
     from orchestrator.spec import InvalidDocument, job_from_document, load_job_text
     from orchestrator.spec.places import unplaced
     from orchestrator.spec.source import Unreadable, read_text, text_of_bytes
@@ -114,7 +132,7 @@ def read_job(path: str, settings: tuple[str, ...]) -> Document:
     except Unreadable as error:
         raise InvalidDocument((unplaced(name, error.problem, error.line, error.column),)) from None
     _refuse_script(name, text)
-    if not settings:
+    if not settings and not fields:
         loaded = load_job_text(text, name)
         if loaded.errors:
             raise InvalidDocument(loaded.errors)
@@ -122,9 +140,11 @@ def read_job(path: str, settings: tuple[str, ...]) -> Document:
     if tree.root is None or tree.faults or not isinstance(tree.root.value, dict):
         raise InvalidDocument(load_job_text(text, name).errors)
     document: Document = tree.root.value
+    if fields and isinstance(document.get("spec"), dict):
+        document["spec"] |= fields
     for setting in settings:
         put(document, setting)
-    if settings:
+    if settings or fields:
         job_from_document(document)
     return document
 

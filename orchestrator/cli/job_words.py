@@ -14,7 +14,16 @@ from orchestrator.cli import text
 from orchestrator.cli.output import Column, Listing
 from orchestrator.cli.tables import Cell, Head, render
 from orchestrator.model.job import DEFAULT_TIME_LIMIT_S
-from orchestrator.wire.api import Attempt, Job, JobSummary, PastAttempt, Resources
+from orchestrator.wire.api import (
+    Attempt,
+    GroupSpec,
+    Job,
+    JobSpec,
+    JobSummary,
+    PastAttempt,
+    Resources,
+    Topology,
+)
 
 LONGEST_FACT = 40  # characters of a value in the table of a reason
 DEFAULT_TIME_LIMITS = tuple((str(workload), limit) for workload, limit in DEFAULT_TIME_LIMIT_S.items())
@@ -66,12 +75,12 @@ def ended_briefly(job: JobSummary) -> str:
 def columns(now: datetime) -> tuple[Column[JobSummary], ...]:
     """The columns of `gangline jobs`."""
     return (
-        Column("ID", lambda job: str(job.id), right=True),
+        Column("ID", lambda job: job.label, right=True),
         Column("NAME", lambda job: job.name, cut=True),
         Column("USER", lambda job: job.owner, cut=True),
         Column("QUEUE", lambda job: job.queue, cut=True),
         Column("STATE", state),
-        Column("GPUS", lambda job: str(job.gpus), right=True),
+        Column("GPUS", lambda job: text.thousandths(max(job.gpu_milli, job.gpus * 1000)), right=True),
         Column("RANKS", lambda job: str(job.ranks), right=True),
         Column("PRIORITY", lambda job: str(job.priority), right=True, wide=True),
         Column("TRIES", lambda job: str(job.attempts), right=True, wide=True),
@@ -87,7 +96,7 @@ def listing(now: datetime, owner: str = "", which: str = "") -> Listing[JobSumma
     whose = f" of {text.safe(owner)}" if owner else ""
     others = "-a shows those of all users, --since 7d older ones" if owner else "--since 7d shows older ones"
     return Listing(
-        "JobList", columns(now), lambda job: str(job.id), f"no jobs{whose}{text.safe(which)}; {others}"
+        "JobList", columns(now), lambda job: job.label, f"no jobs{whose}{text.safe(which)}; {others}"
     )
 
 
@@ -95,8 +104,20 @@ def listing(now: datetime, owner: str = "", which: str = "") -> Listing[JobSumma
 
 
 def title(job: JobSummary) -> str:
-    """`job 12 (train)`."""
-    return f"job {job.id} ({text.safe(job.name)})"
+    """`job 12 (train)`, `job 1234_7 (sweep)`."""
+    return f"job {job.label} ({text.safe(job.name)})"
+
+
+def array_title(job: Job) -> str:
+    """`array 1234 (sweep)`."""
+    return f"array {job.array} ({text.safe(job.name)})"
+
+
+def acted(job: Job) -> str:
+    """What became of a job that something was done to; of an array, how many of its tasks that was."""
+    if job.acted is None or job.spec.array is None:
+        return f"{title(job)}: {job.state}"
+    return f"{array_title(job)}: done to {job.acted} of its {text.plural(job.spec.array.count, 'task')}"
 
 
 def ending(job: Job) -> str:
@@ -136,10 +157,17 @@ def signal_name(number: int) -> str:
 def request(job: Job) -> str:
     """What it asks for: `2 nodes x 8 GPUs`, `16 tasks x 1 GPU`."""
     spec = job.spec
-    if spec.tasks:
-        return f"{text.plural(spec.tasks, 'task')}{_each(spec.per_task)}"
-    ranks = f", {spec.tasks_per_node} tasks on each" if spec.tasks_per_node != 1 else ""
-    return f"{text.plural(spec.nodes, 'node')}{_each(spec.per_node)}{ranks}"
+    alone = ", nobody else on its nodes" if spec.exclusive else ""
+    if spec.groups:
+        return "; ".join(f"{one.name}: {_gang(one)}" for one in spec.groups) + alone
+    return _gang(spec) + alone
+
+
+def _gang(asked: JobSpec | GroupSpec) -> str:
+    if asked.tasks:
+        return f"{text.plural(asked.tasks, 'task')}{_each(asked.per_task)}"
+    ranks = f", {asked.tasks_per_node} tasks on each" if asked.tasks_per_node != 1 else ""
+    return f"{text.plural(asked.nodes, 'node')}{_each(asked.per_node)}{ranks}"
 
 
 def _each(asked: Resources | None) -> str:
@@ -148,28 +176,43 @@ def _each(asked: Resources | None) -> str:
     parts = []
     if asked.gpus:
         models = f" ({', '.join(asked.gpu_models)})" if asked.gpu_models else ""
-        parts.append(text.plural(asked.gpus, "GPU") + models)
+        parts.append(text.plural(asked.gpus, f"{asked.mig} instance" if asked.mig else "GPU") + models)
+    if asked.gpu_milli:
+        parts.append(f"{asked.gpu_milli / 1000:g} of a GPU")
+    if asked.gpu_memory_bytes:
+        parts.append(f"{text.size(asked.gpu_memory_bytes)} of GPU memory")
     if asked.cores:
         parts.append(text.plural(asked.cores, "core"))
     if asked.memory_bytes:
         parts.append(text.size(asked.memory_bytes))
+    parts += [f"label {name}={value}" for name, value in asked.labels.items()]
     return f" with {', '.join(parts)} each" if parts else ""
 
 
 def card(job: Job) -> str:
-    """Everything that is known of a job."""
+    """Everything that is known of a job; of an array as a whole, how its tasks stand."""
     spec = job.spec
+    whole = job.tasks is not None
     rows = [
-        ("state", state(job).text),
+        ("state", "" if whole else state(job).text),
+        ("tasks", _tasks(job)),
         ("user", job.owner),
         ("queue", f"{job.queue}, priority {job.priority}"),
-        ("asks for", request(job)),
-        ("command", _command(spec.command)),
+        ("each asks for" if whole else "asks for", request(job)),
+        ("after", ", ".join(f"{one.job} ({one.on})" for one in spec.depends_on)),
+        ("singleton", "one of its name and user at a time" if spec.singleton else ""),
+        ("topology", _topology(spec.topology)),
+        ("command", _command(spec.command) if spec.command else ""),
+        *((f"command of {one.name}", _command(one.command)) for one in spec.groups),
         ("workdir", spec.workdir or "a folder of its own"),
         ("output", spec.output),
         ("time limit", _time_limit(job)),
         ("labels", ", ".join(f"{name}={value}" for name, value in spec.labels.items())),
         ("submitted", text.instant(job.submitted_at)),
+    ]
+    if whole:
+        return "\n".join([array_title(job), *fields(rows)])
+    rows += [
         ("started", text.instant(job.started_at) if job.started_at else ""),
         ("ended", text.instant(job.ended_at) if job.ended_at else ""),
         ("exit code", str(job.exit_code) if job.exit_code is not None else ""),
@@ -185,6 +228,27 @@ def card(job: Job) -> str:
     if job.faults:
         lines += ["", "could not be prepared on:", *(f"  {text.safe(fault)}" for fault in job.faults)]
     return "\n".join(lines)
+
+
+def _tasks(job: Job) -> str:
+    """`0-99, at most 4 at a time: 4 running, 96 waiting`; of one task nothing."""
+    array = job.spec.array
+    if job.tasks is None or array is None:
+        return ""
+    throttle = f", at most {array.at_most} at a time" if array.at_most else ""
+    known = ", ".join(f"{count} {word}" for word, count in sorted(job.tasks.states.items()))
+    return f"{array.tasks}{throttle}: {known}"
+
+
+def _topology(asked: Topology | None) -> str:
+    if asked is None:
+        return ""
+    parts = [
+        f"within one {asked.required}" if asked.required else "",
+        f"within one {asked.preferred} if it can be" if asked.preferred else "",
+        f"each {asked.segment_nodes} nodes within one {asked.segment_level}" if asked.segment_nodes else "",
+    ]
+    return ", ".join(part for part in parts if part)
 
 
 def fields(rows: Sequence[tuple[str, str]]) -> list[str]:
@@ -222,12 +286,15 @@ def _attempt(attempt: Attempt) -> list[str]:
         Head("PIDS"),
         Head("ERROR"),
     ]
+    named = any(part.group for part in attempt.parts)
+    heads[1:1] = [Head("GROUP")] if named else []
     rows = [
         [
             Cell(part.node),
+            *([Cell(part.group)] if named else []),
             Cell(part.state),
             Cell(_ranks(part.first_rank, part.tasks)),
-            Cell(text.fold(part.slots) or "-"),
+            Cell(",".join(part.instances) or text.fold(part.slots) or "-"),
             Cell(_pids(part.pids)),
             Cell(part.error or "-"),
         ]
@@ -262,7 +329,10 @@ def _ranks(first: int, count: int) -> str:
 
 
 def numbers(facts: dict[str, Any]) -> list[str]:
-    """The facts of a reason as a small table. Long texts are in its sentence, and would make each line as wide."""
+    """The facts of a reason as a small table; nothing if there is none. Long texts are in its sentence, and would make
+    each line as wide."""
     heads = [Head("NUMBER"), Head("VALUE", right=True)]
     short = {name: str(value) for name, value in facts.items() if len(str(value)) <= LONGEST_FACT}
+    if not short:
+        return []
     return render(heads, [[Cell(name.replace("_", " ")), Cell(value)] for name, value in short.items()])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli import completing, options
-from orchestrator.cli.arguments import AGE, JOB, NUMBER
+from orchestrator.cli.arguments import AGE, COUNT, JOB, NUMBER
 from orchestrator.cli.session import note
 from orchestrator.cli.verbs import SETTINGS, Example, Verbs, verb
 from orchestrator.model.attempt import JobState
@@ -45,6 +45,7 @@ MOST = 100  # jobs that are shown unless told otherwise
     "--queue", metavar="NAME", default="", shell_complete=completing.queue, help="Only of this queue."
 )
 @click.option("--name", metavar="NAME", default="", help="Only of this name.")
+@click.option("--array", type=COUNT, metavar="ID", help="Only tasks of this array, of whatever age.")
 @click.option(
     "--since",
     type=AGE,
@@ -65,12 +66,13 @@ MOST = 100  # jobs that are shown unless told otherwise
 @click.option("-w", "--watch", is_flag=True, help="Show them again whenever something changes, until Ctrl-C.")
 @options.listing
 @options.controller
-def jobs(
+def jobs(  # noqa: PLR0913 - one argument for each option
     all_users: bool,
     user: str | None,
     states: tuple[str, ...],
     queue: str,
     name: str,
+    array: int | None,
     since: int,
     limit: int,
     watch: bool,
@@ -87,10 +89,12 @@ def jobs(
 
     wanted = _states(states)
     context = chosen()
-    owner = "" if all_users else user or own_name(context)
+    owner = "" if all_users or array else user or own_name(context)
     with connect(context) as client:
 
         def ask() -> list[JobSummary]:
+            if array:
+                return list(client.jobs(array=array, states=wanted, most=limit))
             return _ask(client, wanted, queue, owner, name, since, limit)
 
         which = _which(wanted, queue, name)
@@ -138,7 +142,7 @@ def _ask(
     examples=[Example("gangline job show 12", "all about job 12")],
 )
 def job() -> None:
-    """Look at one job."""
+    """Look at one job, or change it."""
 
 
 @verb(
@@ -146,13 +150,14 @@ def job() -> None:
     group=job,
     examples=[
         Example("gangline job show 12", "request, attempts, the first rank that failed"),
+        Example("gangline job show 1234", "how the tasks of array 1234 stand; 1234_7: all about one of them"),
         Example("gangline job show 12 -o json | jq .attempt.parts", "where it runs, for a script"),
     ],
 )
 @click.argument("job_id", metavar="ID", type=JOB, shell_complete=completing.any_job)
 @options.output("text", "json", "yaml")
 @options.controller
-def show(job_id: int) -> None:
+def show(job_id: int | str) -> None:
     """Print all that is known of a job: request, attempts, first failed rank."""
     from orchestrator.cli.contexts import connect
     from orchestrator.cli.job_words import card
@@ -161,3 +166,29 @@ def show(job_id: int) -> None:
     with connect() as client:
         found = client.job(job_id)
     record("Job", found, lambda: card(found))
+
+
+@verb(
+    "set",
+    group=job,
+    examples=[Example("gangline job set 1234 --at-most 8", "8 tasks of array 1234 at a time from now on")],
+)
+@click.argument("array", metavar="ARRAY", type=COUNT, shell_complete=completing.live_job)
+@click.option(
+    "--at-most", type=NUMBER, required=True, metavar="N", help="So many tasks at a time; 0: any number."
+)
+@options.output("text", "json", "yaml")
+@options.controller
+def set_(array: int, at_most: int) -> None:
+    """Change how many tasks of an array have an attempt at a time.
+
+    Tasks that have one keep it, also where there are more of them now.
+    """
+    from orchestrator.cli.contexts import connect
+    from orchestrator.cli.job_words import array_title
+    from orchestrator.cli.output import record
+
+    with connect() as client:
+        found = client.throttle(array, at_most)
+    words = f"at most {at_most} task(s) at a time" if at_most else "any number of tasks at a time"
+    record("Job", found, lambda: f"{array_title(found)}: {words}")

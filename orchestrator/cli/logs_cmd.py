@@ -15,7 +15,7 @@ from orchestrator.cli import completing, options
 from orchestrator.cli.arguments import COUNT, JOB, NUMBER
 from orchestrator.cli.session import note
 from orchestrator.cli.verbs import Example, verb
-from orchestrator.model.errors import GanglineError
+from orchestrator.model.errors import GanglineError, InputError
 
 if TYPE_CHECKING:
     from orchestrator.client import Client
@@ -75,7 +75,7 @@ class Printer:
         ),
     ],
 )
-@click.argument("job_id", metavar="ID", type=JOB, shell_complete=completing.any_job)
+@click.argument("name", metavar="ID", type=JOB, shell_complete=completing.any_job)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option("--rank", "ranks", multiple=True, metavar="N", help="Only these ranks; `all` is the default.")
 @click.option("--attempt", type=COUNT, metavar="N", help="Of this attempt; the newest is the default.")
@@ -83,7 +83,7 @@ class Printer:
 @click.option("--label/--no-label", default=False, help="Write each line's rank before it.")
 @options.controller
 def logs(
-    job_id: int, follow: bool, ranks: tuple[str, ...], attempt: int | None, tail: int | None, label: bool
+    name: int | str, follow: bool, ranks: tuple[str, ...], attempt: int | None, tail: int | None, label: bool
 ) -> int:
     """Print what a job has written.
 
@@ -94,7 +94,9 @@ def logs(
     from orchestrator.client.follow import ranks_of
 
     with connect() as client:  # where nobody answers at all, that is said soon
-        job = client.job(job_id)
+        job = client.job(name)
+    _one_task(job)
+    job_id = job.id
     number = attempt or _newest(job)
     if number == 0:
         _tell_nothing(job)
@@ -109,6 +111,14 @@ def logs(
             failed = _read_all(client, job_id, number, wanted, printer, tail)
     printer.finish()
     return 1 if failed else 0
+
+
+def _one_task(job: Job) -> None:
+    if job.tasks is not None:
+        hint = (
+            f"name a task, as in {job.label}; its tasks are {job.spec.array.tasks if job.spec.array else ''}"
+        )
+        raise InputError("logs.array", f"job {job.id} is an array, and each task has output of its own", hint)
 
 
 def _newest(job: Job) -> int:
@@ -133,7 +143,7 @@ def _ranks(given: tuple[str, ...], count: int) -> list[int]:
 
 def _tell_nothing(job: Job) -> None:
     why = f": {job.reason.sentence}" if job.reason else ""
-    note(f"job {job.id} has not started yet{why}" if not job.ended else f"job {job.id} never started")
+    note(f"job {job.label} has not started yet{why}" if not job.ended else f"job {job.label} never started")
 
 
 def _read_all(

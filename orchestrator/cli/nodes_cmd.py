@@ -197,7 +197,8 @@ def gpus(watch: bool) -> None:
     """Show GPUs by pool and model: free of total.
 
     FREE counts nodes that may be given work; NOT READY those that may not. CAN ASK says how many GPUs a job can have on
-    how many nodes at once.
+    how many nodes at once, SHARE how much of a single one. STRANDED are free GPUs that no waiting job could have where
+    they are, for want of cores, memory or GPUs beside them.
     """
     from orchestrator.cli.contexts import connect
     from orchestrator.cli.watching import repeat
@@ -224,11 +225,20 @@ def gpu_listing() -> Listing[GpuPool]:
         Column("NOT READY", lambda pool: str(pool.not_ready), right=True),
         Column("NODES", lambda pool: f"{pool.open_nodes}/{pool.nodes}", right=True),
         Column("CAN ASK", _shapes),
+        Column("SHARE", lambda pool: f"{pool.largest_milli / 1000:g}", right=True),
+        Column("STRANDED", _stranded, right=True),
     )
     return Listing("GpuList", columns, lambda pool: f"{pool.pool}/{pool.model}", "no GPUs are known yet")
 
 
+def _stranded(pool: GpuPool) -> str:
+    """`6 (33%)` of what is free."""
+    return f"{pool.stranded} ({100 * pool.stranded // pool.free}%)" if pool.stranded else "-"
+
+
 def _shapes(pool: GpuPool) -> str:
-    """`8 on 3 nodes, 2 on 1`."""
+    """`8 on 3 nodes, 2 on 1`; of GPUs in MIG mode `14 × 1g.10gb`, profile by profile."""
+    if pool.instances:
+        return ", ".join(f"{one.free} × {one.profile}" for one in pool.instances if one.free) or "-"
     parts = [f"{shape.gpus} on {shape.nodes}" for shape in pool.shapes if shape.gpus]
     return ", ".join(parts[:4]) + (", ..." if len(parts) > 4 else "") if parts else "-"

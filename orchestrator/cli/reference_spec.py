@@ -13,7 +13,7 @@ from orchestrator.model.change import UpdateClass
 from orchestrator.wire import schemas
 from orchestrator.wire.cluster import ClusterDocument
 from orchestrator.wire.leaf import Leaf, Strict
-from orchestrator.wire.updates import Place, places
+from orchestrator.wire.updates import Place, places, without_keys
 
 INTRODUCTION = """`[]` stands for an item of a list, `.*` for an entry of a table. Names are identities: order means
 nothing, except in lists that say so, and another name is another thing. `gangline plan` shows the class of each change;
@@ -57,7 +57,7 @@ def _rows() -> Iterator[str]:
     schema = schemas.schema_of("cluster")
     owners = {ClusterDocument.__name__: schema, **schema["$defs"]}
     for one in places(ClusterDocument):
-        key = one.path.removesuffix(".*").rpartition(".")[2]
+        key = without_keys(one.path).rpartition(".")[2]
         described = owners[one.owner.__name__]["properties"][key]
         cells = (
             f"`{one.path}`",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli import completing, options
-from orchestrator.cli.arguments import COUNT, NUMBER, SPAN, VARIABLE, Whole
+from orchestrator.cli.arguments import COUNT, LABEL, NUMBER, PRIORITY, SEGMENT, SPAN, VARIABLE
 from orchestrator.cli.session import current, note
 from orchestrator.cli.verbs import SETTINGS, Example, verb
 
@@ -48,6 +48,29 @@ TAKE_BACK_S = 5.0  # how long someone who has pressed Ctrl-C is kept
 @click.option("--gpus-per-task", type=NUMBER, default=0, metavar="G", help="GPUs of each task.")
 @click.option("--gpus-per-node", type=NUMBER, default=0, metavar="G", help="GPUs of each node.")
 @click.option("--gpu-model", multiple=True, metavar="MODEL", help="GPU models that will do; any without it.")
+@click.option(
+    "--gpu-share",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Share of one GPU, such as 0.5, of each task, or of each node with -N.",
+)
+@click.option("--gpu-memory", default="", metavar="SIZE", help="Memory of each GPU, such as 20GiB.")
+@click.option("--mig", default="", metavar="PROFILE", help="MIG instances of this profile instead of GPUs.")
+@click.option(
+    "--node-label",
+    "labels",
+    type=LABEL,
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Only on nodes of pools with this label.",
+)
+@click.option("--exclusive", is_flag=True, help="Nobody else on its nodes.")
+@click.option(
+    "--segment",
+    type=SEGMENT,
+    metavar="NODES:LEVEL",
+    help="Each so many nodes within one domain, as in 4:unit.",
+)
 @click.option(
     "--cores", type=NUMBER, default=0, metavar="C", help="Cores of each task, or of each node with -N."
 )
@@ -87,7 +110,7 @@ TAKE_BACK_S = 5.0  # how long someone who has pressed Ctrl-C is kept
 )
 @click.option(
     "--priority",
-    type=Whole(-1_000_000, 1_000_000),
+    type=PRIORITY,
     default=0,
     metavar="P",
     help="Higher starts first within the queue.",
@@ -108,9 +131,11 @@ def run(
     env: tuple[tuple[str, str], ...],
     workdir: str | None,
     gpu_model: tuple[str, ...],
+    labels: tuple[tuple[str, str], ...],
+    segment: tuple[int, str] | None,
     label: bool,
     quiet: bool,
-    **more: int | str | None,
+    **more: int | float | str | None,
 ) -> int:
     """Run a command as a gang and stream its output.
 
@@ -125,7 +150,9 @@ def run(
     from orchestrator.cli.contexts import connect
     from orchestrator.cli.job_file import document_of
 
-    document = document_of(_asked(command, env, workdir, gpu_model, more))
+    asked = _asked(command, env, workdir, gpu_model, more)
+    asked.labels, asked.segment = dict(labels), segment
+    document = document_of(asked)
     _check(document)
     current().returns_job_code()
     made = _submit(document)
@@ -138,7 +165,7 @@ def _asked(
     env: tuple[tuple[str, str], ...],
     workdir: str | None,
     gpu_model: tuple[str, ...],
-    more: dict[str, int | str | None],
+    more: dict[str, int | float | str | None],
 ) -> Asked:
     from orchestrator.cli.job_file import Asked
 
@@ -153,6 +180,10 @@ def _asked(
         cores=int(more["cores"] or 0),
         memory=str(more["memory"]),
         gpu_model=gpu_model,
+        gpu_share=float(more["gpu_share"] or 0),
+        gpu_memory=str(more["gpu_memory"]),
+        mig=str(more["mig"]),
+        exclusive=bool(more["exclusive"]),
         queue=str(more["queue"]),
         priority=int(more["priority"] or 0),
         time_limit_s=int(more["time_limit"] or 0),

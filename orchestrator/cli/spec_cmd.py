@@ -40,7 +40,7 @@ INVALID = 2
 @options.skip
 @options.output("text", "json", "github")
 def validate(files: tuple[str, ...]) -> int:
-    """Check cluster, job and price files; needs no server and no network.
+    """Check cluster, job, price and policy files; needs no server and no network.
 
     All faults of all files come out together, each with its file, line and column. `-` reads standard input.
     Exit code 0: all are valid; 2: at least one is not. With -o json there is one ValidationResult for all files.

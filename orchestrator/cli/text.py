@@ -156,6 +156,11 @@ def indent(text: str, by: str = "  ") -> str:
     return "\n".join(by + line for line in text.splitlines())
 
 
+def thousandths(milli: int) -> str:
+    """`2.5` for 2500; a whole number where it is one."""
+    return f"{milli / 1000:.3f}".rstrip("0").rstrip(".")
+
+
 def fold(numbers: list[int]) -> str:
     """Whole numbers as ranges: [0, 1, 2, 5] -> `0-2,5`."""
     parts: list[str] = []

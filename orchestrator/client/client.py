@@ -16,7 +16,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ValidationError
 
 from orchestrator.client.transport import Asked, Transport
-from orchestrator.model.errors import GanglineError, TimedOut
+from orchestrator.model.errors import Conflict, GanglineError, TimedOut
 from orchestrator.wire import api as wire
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=BaseModel)
 
 Params = dict[str, str | int]
+JobName = int | str  # 1234, or "1234_7" for a task of an array; an array's own number means all of its tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +83,17 @@ class Client:
 
     # --- jobs -----------------------------------------------------------------------------------------------
 
-    def submit(self, document: Mapping[str, Any], key: str | None = None) -> wire.JobCreated:
+    def submit(
+        self, document: Mapping[str, Any], key: str | None = None, *, force: bool = False
+    ) -> wire.JobCreated:
         """Submit a job document. The same `key` and document again gives the same job; a key is made if none is given.
+        `force`: also if no node or domain of the cluster could ever hold it.
 
         Raises InvalidInput (every fault with its place), Refused (it can never run, or access), Conflict (the key was
         used for another document).
         """
         headers = {"Idempotency-Key": key or secrets.token_urlsafe(16)}
+        document = {**document, "force": True} if force else document
         return self._ask(wire.JobCreated, Asked("POST", "/jobs", json=document, headers=headers, again=True))
 
     def jobs_page(
@@ -99,6 +104,7 @@ class Client:
         owner: str = "",
         name: str = "",
         since_us: int = 0,
+        array: int = 0,
         limit: int = 100,
         cursor: str = "",
     ) -> wire.JobList:
@@ -106,6 +112,7 @@ class Client:
         params: Params = {"limit": limit, "queue": queue, "owner": owner, "name": name, "cursor": cursor}
         params["state"] = ",".join(states)
         params["since"] = _since(since_us)
+        params["array"] = array or ""
         return self._get(
             wire.JobList, "/jobs", {name: value for name, value in params.items() if value != ""}
         )
@@ -118,9 +125,10 @@ class Client:
         owner: str = "",
         name: str = "",
         since_us: int = 0,
+        array: int = 0,
         most: int = 0,
     ) -> Iterator[wire.JobSummary]:
-        """Jobs, newest first, page by page as they are taken; at most so many (0: all)."""
+        """Jobs, newest first, page by page as they are taken; at most so many (0: all). `array`: its tasks."""
         states, left, cursor = tuple(states), most or 2**62, ""
         while left > 0:
             limit = min(left, wire.MOST_ITEMS)
@@ -130,6 +138,7 @@ class Client:
                 owner=owner,
                 name=name,
                 since_us=since_us,
+                array=array,
                 limit=limit,
                 cursor=cursor,
             )
@@ -139,31 +148,64 @@ class Client:
                 return
             cursor = page.next
 
-    def job(self, job: int) -> wire.Job:
-        """One job, live or ended. NotFound."""
+    def job(self, job: JobName) -> wire.Job:
+        """One job, live or ended; of an array its first task, with how all of them stand. NotFound."""
         return self._get(wire.Job, f"/jobs/{job}")
 
-    def explain(self, job: int) -> wire.Explanation:
+    def explain(self, job: JobName) -> wire.Explanation:
         """Why it does not run, or how it ended. NotFound."""
         return self._get(wire.Explanation, f"/jobs/{job}/explain")
 
-    def cancel(self, job: int, why: str = "", *, now: bool = False) -> wire.Job:
-        """End it; `now` without grace. Conflict if it has ended."""
-        return self._post(wire.Job, f"/jobs/{job}/cancel", {"why": why, "now": now})
+    def what_if(self, document: Mapping[str, Any]) -> api_cluster.WhatIf:
+        """What would come of a job document if it were submitted now. Raises as `submit` does for faults and access."""
+        from orchestrator.wire.api_cluster import WhatIf
 
-    def hold(self, job: int, why: str = "") -> wire.Job:
+        return self._post(WhatIf, "/what-if", document)
+
+    def cancel(self, job: JobName, why: str = "", *, now: bool = False) -> wire.Job:
+        """End it, or all tasks of an array; `now` without grace. Conflict if it has ended."""
+        return self._act(job, "cancel", {"why": why, "now": now})
+
+    def hold(self, job: JobName, why: str = "") -> wire.Job:
         """Keep a waiting job from starting. Conflict if it has an attempt."""
-        return self._post(wire.Job, f"/jobs/{job}/hold", {"why": why})
+        return self._act(job, "hold", {"why": why})
 
-    def release(self, job: int) -> wire.Job:
+    def release(self, job: JobName) -> wire.Job:
         """Let a held job wait again. Conflict if it is not held."""
-        return self._post(wire.Job, f"/jobs/{job}/release", {})
+        return self._act(job, "release", {})
 
-    def requeue(self, job: int, why: str = "") -> wire.Job:
+    def requeue(self, job: JobName, why: str = "") -> wire.Job:
         """End its attempt and let it wait again. Conflict if it has none."""
-        return self._post(wire.Job, f"/jobs/{job}/requeue", {"why": why})
+        return self._act(job, "requeue", {"why": why})
 
-    def wait(self, job: int, timeout_s: float | None = None) -> wire.Job:
+    def prioritize(self, job: JobName, priority: int) -> wire.Job:
+        """Give a job that has not started another priority, or all such tasks of an array. Conflict if it has an
+        attempt."""
+        return self._act(job, "prioritize", {"priority": priority})
+
+    def _act(self, job: JobName, verb: str, body: dict[str, Any]) -> wire.Job:
+        """Ask again for a large array until it was done to all of its tasks. Conflict if it could be done to none."""
+        answer = self._post(wire.Job, f"/jobs/{job}/{verb}", body)
+        below, acted = answer.next, answer.acted or 0
+        if below is None:
+            return answer
+        while below is not None:
+            part = self._post(wire.Job, f"/jobs/{job}/{verb}", {**body, "below": below})
+            below, acted = part.next, acted + (part.acted or 0)
+            answer = part if part.acted else answer
+        if not acted:
+            raise Conflict(
+                "job.no-task-left",
+                f"{verb} fits none of the tasks of array {job}",
+                f"`gangline job show {job}`",
+            )
+        return answer.model_copy(update={"acted": acted, "next": None})
+
+    def throttle(self, array: int, at_most: int) -> wire.Job:
+        """Let so many tasks of an array have an attempt at a time; 0: any number. NotFound if it is no array."""
+        return self._post(wire.Job, f"/jobs/{array}/set", {"at_most": at_most})
+
+    def wait(self, job: JobName, timeout_s: float | None = None) -> wire.Job:
         """The job once it has ended. TimedOut after `timeout_s` seconds (None: waits without limit)."""
         for seen in self.watch(job, timeout_s):
             if seen.ended:
@@ -172,7 +214,7 @@ class Client:
             "client.wait", f"job {job} has not ended within {timeout_s:g} s", "it goes on; wait again"
         )
 
-    def watch(self, job: int, timeout_s: float | None = None) -> Iterator[wire.Job]:
+    def watch(self, job: JobName, timeout_s: float | None = None) -> Iterator[wire.Job]:
         """The job now, and after each change until it has ended or `timeout_s` seconds have passed."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         seen = self.job(job)
@@ -186,7 +228,7 @@ class Client:
                 yield found
             seen = found
 
-    def wait_once(self, job: int, timeout_s: float, seen: str = "") -> wire.Job:
+    def wait_once(self, job: JobName, timeout_s: float, seen: str = "") -> wire.Job:
         """One long poll: the job when it differs from the revision `seen` (empty: when it has ended), or at the end."""
         params: Params = {"timeout": max(0, min(round(timeout_s + 0.5), wire.MOST_WAIT_S))}
         if seen:
@@ -195,7 +237,7 @@ class Client:
 
     def logs(
         self,
-        job: int,
+        job: JobName,
         rank: int = 0,
         *,
         offset: int = 0,
@@ -260,6 +302,12 @@ class Client:
         from orchestrator.wire.api_cluster import GpuList
 
         return self._get(GpuList, "/gpus").items
+
+    def topology(self) -> list[api_cluster.TopologyDomain]:
+        """The domains of each level of each site."""
+        from orchestrator.wire.api_cluster import TopologyList
+
+        return self._get(TopologyList, "/topology").items
 
     def queues(self) -> list[api_cluster.Queue]:
         """All queues by name."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from orchestrator.controller.commands import SyncReply
@@ -24,7 +24,7 @@ from orchestrator.model.protocol import Desired, EndOrder, Phase, ReadRequest, S
 
 
 class _Noted(NamedTuple):
-    """What the core knows of a node's journal; a sync that differs from it is news."""
+    """What the core knows of a node's journal; a sync that says something else is news."""
 
     boot_id: str
     outbox: str
@@ -89,7 +89,9 @@ class Beats:
             self._listening_us = now_us
 
     def set_desired(self, node: str, revision: str, attempts: dict[AttemptId, Desired]) -> None:
-        """What the node should have from now on."""
+        """What the node should have from now on. Without a `revision` it is what the next answer will say, and no poll
+        is answered for it."""
+        revision = revision or self._desired.get(node, _NOTHING).revision
         self._desired[node] = _Wanted(revision, attempts)
 
     def desired(self, node: str) -> dict[AttemptId, Desired]:
@@ -114,7 +116,13 @@ class Beats:
             return True
         if self._contacts.get(request.node) is not Contact.OK:
             return True
-        return self._noted.get(request.node) != _noted(request)
+        noted = self._noted.get(request.node)
+        if noted is None or noted._replace(held=request.held) != _noted(request):
+            return True
+        # An attempt that the node was told to run, or that the core has seen there, is known; one that it holds no
+        # more is told by its events.
+        desired = self._desired.get(request.node, _NOTHING).attempts
+        return any(attempt not in noted.held and attempt not in desired for attempt in request.held)
 
     def noted(self, request: SyncRequest, reply: SyncReply) -> None:
         """The core has seen it, and wants nothing more of it."""
@@ -131,22 +139,22 @@ class Beats:
         if wanted.revision != request.seen or self._closing:
             return
         poll_s = self._settings.idle_s * random.uniform(2 / 3, 4 / 3)  # so that beats spread out
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
         waiters = self._waiting.setdefault(request.node, [])
         waiters.append(waiter)
+        over = loop.call_later(min(request.wait_s, poll_s), _let_go, waiter)
         try:
-            await asyncio.wait_for(waiter, min(request.wait_s, poll_s))
-        except TimeoutError:
-            pass
+            await waiter
         finally:
+            over.cancel()
             if waiter in waiters:
                 waiters.remove(waiter)
 
     def wake(self, node: str) -> None:
         """There is something to say to the node."""
         for waiter in self._waiting.pop(node, ()):
-            if not waiter.done():
-                waiter.set_result(None)
+            _let_go(waiter)
 
     def close(self) -> None:
         """Answer everyone who waits; hold nobody any more."""
@@ -161,7 +169,9 @@ class Beats:
         wanted = self._desired.get(request.node, _NOTHING)
         held = dict.fromkeys(request.held)
         desired = tuple(
-            replace(entry, launch=None) if attempt in held and entry.launch is not None else entry
+            Desired(entry.attempt, entry.phase, entry.started, end=entry.end)
+            if attempt in held and entry.launch is not None
+            else entry
             for attempt, entry in wanted.attempts.items()
         )
         for attempt in reply.over if reply else ():
@@ -178,3 +188,8 @@ class Beats:
             want_inventory=reply.want_inventory if reply else False,
             reads=tuple(reads),
         )
+
+
+def _let_go(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

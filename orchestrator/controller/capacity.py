@@ -12,28 +12,26 @@ from orchestrator.controller import instances
 from orchestrator.controller.desk import Desk
 from orchestrator.controller.elastic import OneSite, elastic_sites, reservations
 from orchestrator.controller.offers import offers_of, outdated, policy_of, zones_of
-from orchestrator.controller.reporter import PassReporter
+from orchestrator.controller.reporter import CapacityPassReporter
 from orchestrator.ledger import events
-from orchestrator.ledger.state import ClassKey
 from orchestrator.model.capacity import Intent
 from orchestrator.model.clock import SECOND
-from orchestrator.model.decisions import Buy, CapacityDecision, Cordon, Release, Uncordon
+from orchestrator.model.decisions import Buy, CapacityDecision, Cordon, Reasons, Release, Uncordon
 from orchestrator.model.ids import intent_id
 from orchestrator.model.node import Mark, MarkKind
-from orchestrator.model.reasons import Reason
 
 BY = "autoscale"
 PASS_EVERY_US = 2 * SECOND  # over capacity, when nothing else stirs: times of rest and of idleness pass
 
 
-def decide(desk: Desk, waits: dict[ClassKey, Reason]) -> bool:
+def decide(desk: Desk, waits: Reasons | None) -> bool:
     """One pass, recorded; whether it decided anything. `desk.elastic.reasons` has what it tells."""
     elastic, state, now_us = desk.elastic, desk.state, desk.clock.now_us()
     elastic.passed_us = desk.clock.monotonic_us()
     elastic.reasons = {}
-    if elastic.hands is None or state.cluster is None or not _concerned(desk):
+    if elastic.hands is None or state.cluster is None or waits is None or not _concerned(desk):
         return False
-    reporter = PassReporter()
+    reporter = CapacityPassReporter()
     facts = {name: site.facts for name, site in elastic.sites.items() if site.facts is not None}
     reserved = {name: known for site in elastic.sites.values() for name, known in site.reserved.items()}
     offers = offers_of(state.cluster, elastic.catalog, zones_of(facts), reserved, now_us)

@@ -27,7 +27,8 @@ from orchestrator.model.stack_facts import StackFacts
 class Submit:
     """-> Submitted. Refused with a `never.*` code if it can never run; Conflict if `key` was used for another document.
 
-    `digest` is that of the document, to tell a repeat from another job under the same key.
+    `digest` is that of the document, to tell a repeat from another job under the same key. `force`: in, even if no node
+    or domain could ever hold it; what its queue forbids stays forbidden.
     """
 
     spec: JobSpec
@@ -35,14 +36,26 @@ class Submit:
     by: str
     key: str = ""
     digest: str = ""
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The job's id; `repeated` if the key had made it before."""
+    """The job's id, or that of the first of an array's `tasks`; `repeated` if the key had made it before."""
 
     job: int
     repeated: bool = False
+    tasks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleArray:
+    """-> None. So many of the array's tasks have an attempt at a time from now on, 0: any number. Conflict if all have
+    ended, NotFound if it is no array."""
+
+    array: int
+    at_most: int
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +92,22 @@ class RequeueJob:
     job: int
     by: str
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PrioritizeJob:
+    """-> None. Another priority for a job that has not started; Conflict for one with an attempt."""
+
+    job: int
+    priority: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """-> a result for each: what it answers, or the GanglineError that refuses it. One commit for all of them."""
+
+    commands: tuple[CancelJob | HoldJob | ReleaseJob | RequeueJob | PrioritizeJob, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +371,14 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
+class WhatIf:
+    """-> Outlook: what would come of the job or array if it were submitted now. Nothing is."""
+
+    spec: JobSpec
+    owner: Owner
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """-> whatever the function returns: a look at State between two cycles. It must change nothing and be quick."""
 
@@ -354,6 +391,9 @@ Command = (
     | HoldJob
     | ReleaseJob
     | RequeueJob
+    | PrioritizeJob
+    | ThrottleArray
+    | Together
     | ApplyCluster
     | StartApply
     | RenewApply
@@ -376,5 +416,6 @@ Command = (
     | LaunchAnswered
     | EndAnswered
     | Looked
+    | WhatIf
     | Query
 )

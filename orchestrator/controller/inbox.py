@@ -1,7 +1,11 @@
 """The queue between those who ask and the one core thread, and the way back.
 
 Comes in: commands from any thread, each with a reply. Goes out: batches of them, in order; replies in one delivery per
-cycle. Called by: service (puts), loop (takes, delivers).
+publication. Called by: service (puts), loop (takes, tells).
+
+Submits come by the hundred, and devices stand idle until what nodes tell is heard. So a batch takes few submits,
+fewer the more there is besides, and all else overtakes the others. Whoever waits for a submit has nothing else under
+way that could.
 """
 
 from __future__ import annotations
@@ -9,10 +13,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from orchestrator.controller.commands import Command
+from orchestrator.controller.commands import Command, Submit, Sync
+
+SPARED = 4  # of the submits that a batch may have this part comes in whatever else does
 
 
 @dataclass(slots=True)
@@ -24,18 +31,40 @@ class Item:
     answer: Any = None
 
 
-Answers = list[tuple[asyncio.Future[Any], Any]]
+Published = Callable[[list[int], list[str]], None]
 
 
-def deliver(answers: Answers) -> None:
-    """On the event loop: give each waiter its answer. Whoever has gone away misses it."""
-    for reply, answer in answers:
-        if reply.done():
-            continue
-        if isinstance(answer, BaseException):
-            reply.set_exception(answer)
-        else:
-            reply.set_result(answer)
+class News(NamedTuple):
+    """The jobs that a publication has changed, and the nodes that should be told something new."""
+
+    jobs: list[int]
+    nodes: list[str]
+
+
+NOTHING = News([], [])
+
+
+def tell(items: list[Item], published: Published, news: News) -> None:
+    """On the event loop, after a publication: give each who waits its answer, then say which jobs and nodes have news.
+    A node that has just been answered has heard its own: to answer the poll that it holds as well would be one answer
+    more for each start. If it misses the answer, it asks again."""
+    heard = {
+        item.command.request.node: True
+        for item in items
+        if _deliver(item.reply, item.answer) and isinstance(item.command, Sync)
+    }
+    published(news.jobs, [node for node in news.nodes if node not in heard])
+
+
+def _deliver(reply: asyncio.Future[Any], answer: Any) -> bool:
+    """Whether it was a result. Whoever has gone away misses it."""
+    if reply.done():
+        return False
+    if isinstance(answer, BaseException):
+        reply.set_exception(answer)
+        return False
+    reply.set_result(answer)
+    return True
 
 
 class Inbox:
@@ -43,6 +72,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self._items: deque[Item] = deque()
+        self._overtaken: deque[Item] = deque()  # submits that were there when a batch had enough of them
         self._wake = threading.Event()
         self._closed = False
 
@@ -51,15 +81,26 @@ class Inbox:
         self._items.append(item)
         self._wake.set()
 
-    def take(self, timeout_s: float, most: int) -> list[Item]:
-        """What is there, at most so many; waits up to `timeout_s` for the first."""
-        if not self._items:
+    def take(self, timeout_s: float, most: int, most_submits: int) -> list[Item]:
+        """What is there, at most so many, and at most so many submits, of which the others take the place up to a part;
+        waits up to `timeout_s` for the first."""
+        if not (self._items or self._overtaken):
             self._wake.wait(timeout_s)
         self._wake.clear()
-        batch: list[Item] = []
+        others = sum(not isinstance(item.command, Submit) for item in list(self._items))
+        submits = min(most, max(1, most_submits // SPARED, most_submits - others))
+        batch = [self._overtaken.popleft() for _ in range(min(submits, len(self._overtaken)))]
+        submits -= len(batch)
         while self._items and len(batch) < most:
-            batch.append(self._items.popleft())
-        if self._items:
+            item = self._items.popleft()
+            if not isinstance(item.command, Submit):
+                batch.append(item)
+            elif submits:
+                submits -= 1
+                batch.append(item)
+            else:
+                self._overtaken.append(item)
+        if self._items or self._overtaken:
             self._wake.set()
         return batch
 

@@ -18,8 +18,11 @@ from orchestrator.controller import (
     commands,
     node_tokens,
     outcome,
+    queue_room,
     recover,
     sync,
+    waiting_for,
+    what_if,
 )
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
@@ -27,9 +30,19 @@ from orchestrator.ledger.records import Job, Node, Token
 from orchestrator.model.attempt import EndCause, JobState
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import ClusterSpec, SiteKind
-from orchestrator.model.errors import Conflict, InputError, NotFound, Refused, Unauthenticated, Unavailable
+from orchestrator.model.errors import (
+    Conflict,
+    GanglineError,
+    InputError,
+    NotFound,
+    Refused,
+    Unauthenticated,
+)
+from orchestrator.model.job import JobSpec
 from orchestrator.model.node import Mark, MarkKind
+from orchestrator.model.power import pool_watts
 from orchestrator.model.reasons import Reason
+from orchestrator.model.standing import pool_prices
 from orchestrator.planning.digest import digest_of
 from orchestrator.scheduler import refuse
 
@@ -49,25 +62,31 @@ def handle(desk: Desk, command: commands.Command) -> Any:
 
 
 def submit(desk: Desk, command: commands.Submit) -> commands.Submitted:
-    """A job in, unless it can never run, its queue is full, or its key has made one before."""
+    """A job or an array in, unless it can never run, its queue is full, or its key has made one before."""
     state = desk.state
     known = desk.writer.made_by(command.key) if command.key else None
     if known is not None:
         if known.digest == command.digest:
-            return commands.Submitted(known.job, repeated=True)
+            return commands.Submitted(known.job, repeated=True, tasks=_tasks(command.spec))
         raise Conflict(
             "submit.key-reused",
             f"this Idempotency-Key has submitted another document, as job {known.job}",
             "make a new key for a new job",
         )
     never = refuse.never(state, command.spec, command.owner.name, capacity_commands.shapes(desk))
-    if never is not None:
+    if never is not None and not (command.force and refuse.may_wait(never)):
         raise refused(never)
-    _check_waiting(desk, command)
-    job_id = state.next_job
-    body = events.JobSubmitted(job_id, command.spec, command.owner, command.key, command.digest)
+    queue_room.check(state, command.spec.queue, _tasks(command.spec))
+    waits = waiting_for.resolve(desk, command.spec)
+    body = events.JobSubmitted(
+        state.next_job, command.spec, command.owner, command.key, command.digest, waits.open, waits.doom
+    )
     desk.writer.submitted(body, command.by)
-    return commands.Submitted(job_id)
+    return commands.Submitted(body.job, tasks=_tasks(command.spec))
+
+
+def _tasks(spec: JobSpec) -> int:
+    return spec.array.count() if spec.array is not None else 1
 
 
 def refused(why: Reason) -> Refused:
@@ -75,31 +94,15 @@ def refused(why: Reason) -> Refused:
     return Refused(why.code, why.sentence(), why.action())
 
 
-def _check_waiting(desk: Desk, command: commands.Submit) -> None:
-    queue = desk.state.queue(command.spec.queue)
-    most = queue.limits.max_waiting_jobs if queue is not None else 0
-    if not most:
-        return
-    waiting = sum(
-        len(found.waiting) for key, found in desk.state.classes.items() if key.queue == command.spec.queue
-    )
-    if waiting >= most:
-        raise Unavailable(
-            "submit.queue-full",
-            f"queue {command.spec.queue} has {waiting} waiting job(s), and allows {most}",
-            "submit again when some have started",
-        )
-
-
 def cancel(desk: Desk, command: commands.CancelJob) -> None:
     """Wanted gone: at once without an attempt, else by the job's own way to stop."""
     job = _job(desk, command.job)
-    if job.cancel_why is None:
-        desk.writer.job(job.id, events.JobCancelRequested(job.id, command.why), command.by)
     if job.attempt is None:
         why = f"cancelled by {command.by}" + (f": {command.why}" if command.why else "")
         outcome.end_job(desk, job, JobState.CANCELLED, 0, why, command.by)
         return
+    if job.cancel_why is None:
+        desk.writer.job(job.id, events.JobCancelRequested(job.id, command.why), command.by)
     grace = 0 if command.now else job.spec.stop.grace_s
     ending = job.attempt.ending
     if ending is None or grace < ending.order.grace_s:
@@ -144,6 +147,41 @@ def requeue(desk: Desk, command: commands.RequeueJob) -> None:
     outcome.end_attempt(desk, job, EndCause.REQUEUED, command.why or "requeued", by=command.by)
 
 
+def prioritize(desk: Desk, command: commands.PrioritizeJob) -> None:
+    """Another place among those that wait; it keeps it when its attempt is over and another one follows."""
+    job = _job(desk, command.job)
+    if job.priority == command.priority:
+        return
+    if job.attempt is not None:
+        raise Conflict(
+            "job.has-attempt",
+            f"job {job.id} is {job.state}: priority decides about starts",
+            "prioritize works on jobs that wait or are held",
+        )
+    desk.writer.job(job.id, events.JobPrioritized(job.id, command.priority), command.by)
+
+
+def throttle(desk: Desk, command: commands.ThrottleArray) -> None:
+    """Another number of the array's tasks may have an attempt at a time."""
+    array = desk.state.arrays.get(command.array)
+    if array is None:
+        job = _job(desk, command.array)
+        raise NotFound("job.no-array", f"job {job.id} is no array", "only arrays have a throttle")
+    if array.at_most != command.at_most:
+        desk.writer.array(array.id, events.ArrayThrottled(array.id, command.at_most), command.by)
+
+
+def together(desk: Desk, command: commands.Together) -> tuple[Any, ...]:
+    """One result for each; a refusal of one is no reason against the others."""
+    results: list[Any] = []
+    for each in command.commands:
+        try:
+            results.append(handle(desk, each))
+        except GanglineError as error:
+            results.append(error)
+    return tuple(results)
+
+
 def _job(desk: Desk, job_id: int) -> Job:
     job = desk.state.jobs.get(job_id)
     if job is not None:
@@ -161,7 +199,10 @@ def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
     capacity_commands.check_uid(desk, command.uid)
     digest = digest_of(command.spec)
     wanted = {one.pool: one.digest for one in command.desired}
-    if digest != desk.state.digest or (wanted and wanted != desk.state.recorded):
+    watts = pool_watts(command.spec, desk.elastic.catalog)
+    prices = pool_prices(command.spec, desk.elastic.catalog, desk.clock.now_us())
+    same = (digest, watts, prices) == (desk.state.digest, desk.state.watts, desk.state.prices)
+    if not same or (wanted and wanted != desk.state.recorded):
         known = desk.state.cluster
         if known is not None and known.name != command.spec.name:
             raise Conflict(
@@ -173,7 +214,7 @@ def apply_cluster(desk: Desk, command: commands.ApplyCluster) -> None:
         capacity_commands.check_names(desk, command.spec)
         if not command.admin:
             _check_access(known or ClusterSpec(command.spec.name), command)
-        body = events.ClusterApplied(command.spec, digest, command.desired, command.commit)
+        body = events.ClusterApplied(command.spec, digest, command.desired, command.commit, watts, prices)
         desk.writer.record(body, "cluster", command.by)
         desk.writer.everything_touched = True
         for node in desk.state.nodes.values():
@@ -292,6 +333,9 @@ HANDLERS: dict[type, Callable[[Desk, Any], Any]] = {
     commands.HoldJob: hold,
     commands.ReleaseJob: release,
     commands.RequeueJob: requeue,
+    commands.PrioritizeJob: prioritize,
+    commands.ThrottleArray: throttle,
+    commands.Together: together,
     commands.ApplyCluster: apply_cluster,
     commands.StartApply: applies.start,
     commands.RenewApply: applies.renew,
@@ -314,5 +358,6 @@ HANDLERS: dict[type, Callable[[Desk, Any], Any]] = {
     commands.LaunchAnswered: capacity_answers.launch_answered,
     commands.EndAnswered: capacity_answers.end_answered,
     commands.Looked: capacity_answers.looked,
+    commands.WhatIf: what_if.answer,
     commands.Query: query,
 }

@@ -14,34 +14,34 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from orchestrator.controller import capacity, capacity_tasks, enact, intake
 from orchestrator.controller.beats import Beats
-from orchestrator.controller.commands import Query
+from orchestrator.controller.commands import Command, Query, Submit, Sync
 from orchestrator.controller.desk import Desk
 from orchestrator.controller.elastic import Elastic
-from orchestrator.controller.inbox import Inbox, Item, deliver
+from orchestrator.controller.inbox import NOTHING, Inbox, Item, News, Published, tell
 from orchestrator.controller.notify import NOBODY, Notify
 from orchestrator.controller.publish import Publisher
-from orchestrator.controller.reporter import PassReporter
+from orchestrator.controller.reporter import PassReporter, Told
 from orchestrator.controller.settings import Settings
 from orchestrator.controller.timers import Timers
+from orchestrator.controller.upkeep import Upkeep
 from orchestrator.controller.view import View
 from orchestrator.controller.writer import Writer
 from orchestrator.ledger import events
-from orchestrator.ledger.state import ClassKey
 from orchestrator.model.clock import Clock
-from orchestrator.model.decisions import Decision
+from orchestrator.model.decisions import Decision, Reasons
 from orchestrator.model.errors import GanglineError, Unavailable
 from orchestrator.model.failpoints import failpoint
-from orchestrator.model.reasons import Reason
-from orchestrator.scheduler import Policy, decide
+from orchestrator.model.protocol import EventKind
+from orchestrator.scheduler import decide, policy_of
 from orchestrator.store.base import Store
 
 log = logging.getLogger("gangline.controller")
 
-JOB_ID_GAP = 1_000  # ids left out after a restore: clients may know jobs that the backup does not
+JOB_ID_GAP = 1_000_000  # ids left out after a restore: clients may know jobs, and arrays, that it does not
 MOST_AGAIN = (
     4  # times that one cycle reads State anew for commands that failed unforeseen: each may take seconds
 )
@@ -69,18 +69,18 @@ class Core:
         self._view = view
         self._beats = beats
         self._notify = notify
-        self._policy = Policy()
         self._timers = Timers()
+        self._upkeep = Upkeep(store, clock, settings)
         self._elastic = elastic or Elastic()
         self._publisher = Publisher(view, beats, self._elastic)
-        self._waits: dict[ClassKey, Reason] = {}  # as the scheduler's last pass had it
+        self._waits: Reasons | None = None  # as the scheduler's last pass had it
         self._doubted = False
         self._wait_s = 0.0
 
     def connect(
         self,
         loop: asyncio.AbstractEventLoop,
-        published: Callable[[list[int], list[str]], None],
+        published: Published,
         ready: Callable[[], None],
     ) -> None:
         """The event loop that waiters live on, what to call there after each publication, and once when ready."""
@@ -107,21 +107,29 @@ class Core:
         begun_us = self.clock.monotonic_us()
         if self._notify.alive(begun_us):
             self.loop.call_soon_threadsafe(self._notify.answered)
-        items = self._inbox.take(self._wait_s, self._settings.most_per_cycle)  # 1 what is in the inbox
+        settings = self._settings
+        items = self._inbox.take(self._wait_s, settings.most_per_cycle, settings.submits_per_cycle)  # 1
         self._beats.begun(begun_us)
+        idle = not items and self._wait_s > 0
+        late: list[Item] = []  # whose answers come with what the pass decides
         try:
             self._settle_doubt()
             self._take_in(items)  # 2, 3 facts, folded as they are recorded, in one group commit
-            self._answer(items)
+            news = self._publish(None)  # the word to start is durable: it waits for no pass
+            now, late = self._parted(items, news.nodes)
+            self._tell(now, news)
             items = []
             reasons = self._decide()  # 4 on the same limits; 5 in one transaction
             capacity_tasks.hand_over(self._desk)  # 6 to clouds here, to agents by what is published
-            self._publish(reasons)  # 7
-            self._wait_s = 0.0 if self._desk.writer.stirred else self._timers.next_s(self._desk)
+            news = self._publish(reasons)  # 7
+            self._tell(late, news)
+            late = []
+            self._upkeep.step(self._desk.writer, idle)  # 8 a little of a snapshot, or of pruning
+            busy = self._desk.writer.stirred or self._upkeep.busy
+            self._wait_s = 0.0 if busy else self._timers.next_s(self._desk)
         except Unavailable as error:
+            self._tell(late, NOTHING)  # what they told is in the ledger
             self._give_up(items, error)
-        if self._desk.writer.since_snapshot >= self._settings.snapshot_every:
-            self._snapshot()
         self._beats.begun(begun_us)
 
     def _settle_doubt(self) -> None:
@@ -145,7 +153,7 @@ class Core:
         started = events.ControllerStarted(settings.version, settings.host, settings.lease_s)
         writer.record(started, "controller")
         writer.commit()
-        self._publish({})
+        self._tell([], self._publish(Told(self._waits, self._elastic.reasons)))
         gc.collect()
         gc.freeze()
 
@@ -177,6 +185,8 @@ class Core:
 
     def _handle_all(self, items: list[Item]) -> int | None:
         """Answer each; the place of the first that failed as nobody had foreseen: half of it may be in State now."""
+        submits = (item.command for item in items if isinstance(item.command, Submit))
+        self._desk.writer.look_up([submit.key for submit in submits if submit.key])
         for place, item in enumerate(items):
             try:
                 item.answer = self._handle(item)
@@ -202,11 +212,24 @@ class Core:
             log.exception("a question failed")
             return Unavailable("controller.query", f"the question could not be answered: {error}")
 
-    def _answer(self, items: list[Item]) -> None:
-        if items:
-            self.loop.call_soon_threadsafe(deliver, [(item.reply, item.answer) for item in items])
+    def _parted(self, items: list[Item], nodes: list[str]) -> tuple[list[Item], list[Item]]:
+        """Whom to answer now, and whom after the pass: a node that has given devices back is likely to be given work in
+        it, and hears of it with this answer. What it does until then would wait for the pass anyway."""
+        if not self._desk.writer.stirred:
+            return items, []
+        known = dict.fromkeys(nodes)
+        now: list[Item] = []
+        late: list[Item] = []
+        for item in items:
+            (late if _frees(item.command) and item.command.request.node not in known else now).append(item)
+        return now, late
 
-    def _decide(self) -> dict[ClassKey, Reason] | None:
+    def _tell(self, items: list[Item], news: News) -> None:
+        """Answer these, and wake whoever waits for what was published."""
+        if items or news.jobs or news.nodes:
+            self.loop.call_soon_threadsafe(tell, items, self._published, news)
+
+    def _decide(self) -> Told | None:
         """The passes, if they may decide anew; their decisions are durable when this returns."""
         desk, stirred = self._desk, self._desk.writer.stirred
         if not stirred and not capacity.pass_due(desk):
@@ -217,34 +240,36 @@ class Core:
             failpoint("controller.decide.before-commit")
             desk.writer.commit()
             failpoint("controller.decide.after-commit")
-        left_over = any(reason.code == "wait.next-pass" for reason in self._waits.values())
-        # Without a decision the next pass would run out of its budget at the very same place.
-        desk.writer.stirred = left_over and bool(decisions)
-        told = {**self._waits, **self._elastic.reasons}
-        return told if stirred or bought or told != self._view.reasons else None
+        desk.writer.stirred = stirred and self._waits is not None and self._waits.left_over
+        told = Told(self._waits, self._elastic.reasons)
+        return told if stirred or bought or told.capacity != self._view.reasons.capacity else None
 
     def _schedule(self) -> tuple[Decision, ...]:
         """The scheduler's pass, recorded; what waits and why is kept for the passes over capacity."""
         desk, reporter = self._desk, PassReporter()
         decisions = decide(
-            desk.state, self._policy, self.clock.now_us(), self._settings.work_budget, reporter
+            desk.state,
+            policy_of(desk.state.cluster),
+            self.clock.now_us(),
+            self._settings.work_budget,
+            reporter,
         )
         enact.enact(desk, decisions)
-        self._waits = reporter.reasons
+        self._waits = reporter.waits or self._waits
         return decisions
 
-    def _publish(self, reasons: dict[ClassKey, Reason] | None) -> None:
+    def _publish(self, reasons: Told | None) -> News:
         writer = self._desk.writer
         if reasons is None and not writer.touched:
-            return
+            return NOTHING
         if writer.everything_touched:
             self._timers = Timers()
             writer.touched_jobs.update(writer.state.jobs)
         for job in writer.touched_jobs.values():
             self._timers.watch(job)
-        jobs, nodes = self._publisher.publish(writer, reasons)
+        news = News(*self._publisher.publish(writer, reasons))
         failpoint("controller.publish.after")
-        self.loop.call_soon_threadsafe(self._published, jobs, nodes)
+        return news
 
     # --- when something goes wrong --------------------------------------------------------------------------
 
@@ -254,9 +279,9 @@ class Core:
         log.error("%s: %s", error.code, error.message)
         for item in items:
             item.answer = error
-        self._answer(items)
+        self._tell(items, NOTHING)
         self._start_over()
-        self._publish({})
+        self._tell([], self._publish(Told(self._waits, self._elastic.reasons)))
         self._wait_s = RETRY_S
 
     def _start_over(self) -> None:
@@ -266,13 +291,12 @@ class Core:
         self._beats.forget()
 
     def _snapshot(self) -> None:
-        """Keep the state; a disk that can't take it now will be asked again later."""
-        failpoint("controller.snapshot.before")
-        try:
-            self._desk.writer.snapshot()
-            self._store.prune(self._settings.keep_days, self.clock.now_us())
-        except Unavailable as error:
-            log.warning("no snapshot: %s", error.message)
-            self._desk.writer.since_snapshot = 0
-        gc.freeze()  # what a snapshot has seen lives long: a full collection of it all would stop both threads
-        failpoint("controller.snapshot.after")
+        """Keep the state as it is now."""
+        self._upkeep.finish(self._desk.writer)
+
+
+def _frees(command: Command) -> TypeGuard[Sync]:
+    """Whether it is a node's word that something has ended there."""
+    return isinstance(command, Sync) and any(
+        event.kind is EventKind.ENDED for event in command.request.events
+    )

@@ -14,16 +14,12 @@ from zoneinfo import ZoneInfo
 
 from orchestrator.autoscale import Policy
 from orchestrator.ledger.state import State
-from orchestrator.model.capacity import UNBOUNDED, Intent, Offer, OfferingKey, Reserved, Shape
-from orchestrator.model.catalog import Catalog, InstanceType
+from orchestrator.model.capacity import UNBOUNDED, Intent, Offer, OfferingKey, Reserved
+from orchestrator.model.catalog import Catalog
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import ClusterSpec, Market, Offering, Pool, Site, SiteKind
-from orchestrator.model.prices import quote
 from orchestrator.model.stack_facts import StackFacts
-
-# What an operating system sees of an instance's memory: the hypervisor, the kernel and firmware keep the rest.
-USABLE_MILLI = 930
-
+from orchestrator.model.standing import pool_prices, price_of, shape_of
 
 UNKNOWN = Reserved("", UNBOUNDED)
 
@@ -69,28 +65,6 @@ def _of_offering(
             yield Offer(key, site.name, price, shape_of(pool, known), offering.max_microusd_per_hour)
 
 
-def shape_of(pool: Pool, known: InstanceType) -> Shape:
-    """What a node of the type has: what the pool says counts, else the catalog."""
-    gpus = pool.gpu.count if pool.gpu is not None else 0
-    return Shape(gpus, pool.cores or known.vcpus, pool.memory or known.memory * USABLE_MILLI // 1000)
-
-
-def price_of(catalog: Catalog, site: Site, name: str, offering: Offering, now_us: int) -> int | None:
-    """Micro-dollars an hour as budgets count them, by `model.prices`, which takes old ones dearer than they say. A spot
-    price may rise to its bound while a node runs, without one to the price on demand, so that counts. None where
-    nobody knows a price, or it is listed above the bound."""
-    bound = offering.max_microusd_per_hour
-    if offering.market is Market.CAPACITY_BLOCK:
-        return bound  # paid beforehand
-    if offering.market is Market.SPOT and bound:
-        return bound
-    market = Market.ON_DEMAND if offering.market is Market.SPOT else offering.market
-    found = quote(catalog, site, name, market, now_us)
-    if found is None:
-        return bound or None
-    return None if 0 < bound < found.listed else found.microusd_per_hour
-
-
 def zones_of(facts: Mapping[str, StackFacts]) -> dict[str, tuple[str, ...]]:
     """The zones in which each site's stack has a subnet."""
     return {name: tuple(sorted({one.zone for one in found.subnets})) for name, found in facts.items()}
@@ -128,13 +102,10 @@ def policy_of(
 
 
 def _standing(spec: ClusterSpec, catalog: Catalog, now_us: int) -> Iterator[tuple[str, int]]:
-    for pool in spec.pools:
-        site = spec.site_of(pool)
-        if pool.size is None and site.kind is SiteKind.AWS and pool.offerings:
-            offering = pool.offerings[0]
-            price = price_of(catalog, site, offering.types[0], offering, now_us) or 0
-            if price and pool.nodes:
-                yield pool.name, price * len(pool.nodes)
+    nodes = {pool.name: len(pool.nodes) for pool in spec.pools}
+    for one in pool_prices(spec, catalog, now_us):
+        if nodes[one.pool]:
+            yield one.pool, one.microusd_per_hour * nodes[one.pool]
 
 
 def month_of(zone: str, now_us: int) -> tuple[int, int]:

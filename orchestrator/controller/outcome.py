@@ -12,20 +12,20 @@ from __future__ import annotations
 from orchestrator.controller import acceptance
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
-from orchestrator.ledger.apply_jobs import first_failure
+from orchestrator.ledger.ends import (
+    CANCELLED_CODE,
+    RETRY_CLASS,
+    WORDS,
+    breaking_cause,
+    detail_of,
+    exit_code,
+    may_retry,
+)
 from orchestrator.ledger.records import Attempt, Job, Node, NodeFault
 from orchestrator.model.attempt import EndCause, JobState, PartState
 from orchestrator.model.node import Mark, MarkKind
 from orchestrator.model.protocol import EndOrder
 from orchestrator.scheduler.place import could_fit
-
-TIMED_OUT_CODE = 124  # of a job that its time limit ended, whatever its ranks said; as timeout(1) has it
-CANCELLED_CODE = 143  # of a cancelled job whose ranks left with 0: 128 + SIGTERM
-RETRY_CLASS = {
-    EndCause.RANK_FAILED: "job_failure",
-    EndCause.NODE_FAILED: "node_failure",
-    EndCause.FENCED: "node_failure",
-}
 
 
 def end_attempt(
@@ -46,32 +46,16 @@ def part_is_gone(desk: Desk, job: Job) -> None:
     if all(part.state is PartState.ENDED for part in attempt.parts):
         conclude(desk, job, attempt)
     elif attempt.ending is None:
-        cause = _breaking_cause(attempt)
+        cause = breaking_cause(attempt)
         if cause is not None:
-            end_attempt(desk, job, cause, _detail(attempt, cause), grace_s=desk.settings.failure_grace_s)
-
-
-def _breaking_cause(attempt: Attempt) -> EndCause | None:
-    """What breaks the gang while others still run; None while every part that ended did so well."""
-    for part in attempt.parts:
-        if part.state is not PartState.ENDED:
-            continue
-        if part.code:
-            return EndCause.PREPARE_FAILED
-        if part.cause:
-            return EndCause(part.cause)
-        if not part.results:
-            return EndCause.NODE_FAILED  # gone without being told to, and without a word about its ranks
-        if any(not result.ok for result in part.results):
-            return EndCause.RANK_FAILED
-    return None
+            end_attempt(desk, job, cause, detail_of(attempt, cause), grace_s=desk.settings.failure_grace_s)
 
 
 def conclude(desk: Desk, job: Job, attempt: Attempt) -> None:
     """Record the attempt's end, then what follows for the job."""
-    cause = attempt.ending.cause if attempt.ending else _breaking_cause(attempt) or EndCause.COMPLETED
-    detail = (attempt.ending.detail if attempt.ending else "") or _detail(attempt, cause)
-    code = _exit_code(attempt, cause)
+    cause = attempt.ending.cause if attempt.ending else breaking_cause(attempt) or EndCause.COMPLETED
+    detail = (attempt.ending.detail if attempt.ending else "") or detail_of(attempt, cause)
+    code = exit_code(attempt, cause)
     retry_class = RETRY_CLASS.get(cause, "")
     moving = [node for node in _nodes_of(desk, attempt) if node.moves_to]
     desk.writer.job(job.id, events.AttemptEnded(attempt.id, cause, code, detail, retry_class))
@@ -85,36 +69,14 @@ def _nodes_of(desk: Desk, attempt: Attempt) -> list[Node]:
     return [desk.state.nodes[part.placement.node] for part in attempt.parts]
 
 
-def _exit_code(attempt: Attempt, cause: EndCause) -> int:
-    if cause is EndCause.TIME_LIMIT:
-        return TIMED_OUT_CODE
-    failure = first_failure(attempt)
-    if failure is not None:
-        return failure.result.exit_code
-    codes = [result.exit_code for part in attempt.parts for result in part.results]
-    code = next((code for code in codes if code), 0)
-    if code or cause is EndCause.COMPLETED:
-        return code
-    return CANCELLED_CODE if cause is EndCause.CANCELLED else 1
-
-
-def _detail(attempt: Attempt, cause: EndCause) -> str:
-    """The record's sentence: who failed first, where, and what the node said."""
-    failure = first_failure(attempt)
-    if cause is EndCause.RANK_FAILED and failure is not None:
-        how = f"by signal {failure.result.signal}" if failure.result.signal else f"with {failure.result.code}"
-        return f"rank {failure.result.rank} on {failure.node} failed first, {how}"
-    for part in attempt.parts:
-        if part.error:
-            return f"{part.placement.node}: {part.error}"
-    return ""
-
-
 def end_job(
     desk: Desk, job: Job, state: JobState, code: int = 0, why: str = "", by: str = "controller"
 ) -> None:
     """Record the job's end. What it says of nodes where it could not be prepared is withdrawn if it never started:
-    it is not clear whose fault that was, and a node that is at fault fails the next job too."""
+    it is not clear whose fault that was, and a node that is at fault fails the next job too. By its code a cancelled
+    job is known to have run: what depends on it asks for that (model/dependency)."""
+    if state is JobState.CANCELLED:
+        code = (code or CANCELLED_CODE) if job.begun else 0
     if job.attempts and not any(past.started_us for past in job.past):
         _withdraw_all(desk, job.id)
     desk.writer.job(job.id, events.JobEnded(job.id, state, code, why), by)
@@ -131,10 +93,10 @@ def _follow(desk: Desk, job: Job, cause: EndCause, code: int, detail: str) -> No
         _after_failed_preparation(desk, job)
     elif cause is EndCause.REQUEUED:
         writer.job(job.id, events.JobRequeued(job.id, detail or str(cause)))
-    elif _may_retry(job, cause):
+    elif may_retry(job, cause):
         _wait_again(desk, job, detail or str(cause))
     else:
-        why = detail or {EndCause.TIME_LIMIT: "its time limit was reached"}.get(cause, str(cause))
+        why = detail or WORDS.get(cause, str(cause))
         end_job(desk, job, JobState.FAILED, code, why)
 
 
@@ -145,15 +107,6 @@ def _wait_again(desk: Desk, job: Job, why: str) -> None:
         desk.writer.job(job.id, events.JobHeld(job.id, held, "from-nodes"))
     else:
         desk.writer.job(job.id, events.JobRequeued(job.id, why))
-
-
-def _may_retry(job: Job, cause: EndCause) -> bool:
-    """Whether the job bears one more failure of this class; its counts include the one just recorded."""
-    retry_class = RETRY_CLASS.get(cause)
-    if retry_class is None:
-        return False
-    allowed = job.spec.retries.job_failure if retry_class == "job_failure" else job.spec.retries.node_failure
-    return job.failures.get(retry_class, 0) <= allowed
 
 
 # --- preparations that failed ---------------------------------------------------------------------------------

@@ -6,16 +6,18 @@ the jobs and nodes whose waiters are to be woken. Called by: loop.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from orchestrator.controller.beats import Beats
 from orchestrator.controller.elastic import Elastic
-from orchestrator.controller.view import View, apply_view, job_view, node_view
+from orchestrator.controller.reporter import Told
+from orchestrator.controller.view import View, apply_view, job_view, node_view, power_view
 from orchestrator.controller.writer import Writer
 from orchestrator.ledger.records import Attempt, Job, Part
-from orchestrator.ledger.state import ClassKey, State
+from orchestrator.ledger.state import State
 from orchestrator.model.attempt import PartState
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.protocol import Desired, GangPart, Launch, Phase
-from orchestrator.model.reasons import Reason
 
 
 class Publisher:
@@ -32,7 +34,7 @@ class Publisher:
         ] = {}  # job -> launches of its attempt, by part
         self._revision = 0
 
-    def publish(self, writer: Writer, reasons: dict[ClassKey, Reason] | None) -> tuple[list[int], list[str]]:
+    def publish(self, writer: Writer, reasons: Told | None) -> tuple[list[int], list[str]]:
         """Renew the view; returns the jobs that changed and the nodes that should be told something new."""
         state, view = writer.state, self._view
         if writer.everything_touched:
@@ -46,6 +48,7 @@ class Publisher:
         self._publish_desired(writer.epoch, changed)
         view.seq, view.t_us, view.epoch = state.seq, state.t_us, writer.epoch
         view.recovering, view.cluster, view.digest = state.recovering, state.cluster, state.digest
+        view.dollars = state.spending.by_queue() if state.spending is not None else {}
         if writer.touched_tokens or writer.everything_touched:
             view.tokens = {token.sha256: token for token in state.tokens.values()}
         if writer.touched_applies or writer.everything_touched:
@@ -54,12 +57,14 @@ class Publisher:
             view.desired, view.recorded = dict(state.desired), dict(state.recorded)
         if writer.touched_capacity or writer.everything_touched:
             view.uid, view.bought = state.uid, self._elastic.views(state)
+        if jobs or writer.touched_nodes or writer.everything_touched:
+            view.power = power_view(state)
         view.orphans = tuple((str(orphan.attempt), orphan.node) for orphan in state.orphans.values())
         if reasons is not None:
             view.reasons = reasons
         view.version += 1
         writer.published()
-        return jobs, list(changed)
+        return jobs, [node for node, news in changed.items() if news]
 
     def _start_over(self, writer: Writer) -> None:
         """At start, after a reload or an apply: everything may have changed, and some of it gone."""
@@ -89,7 +94,8 @@ class Publisher:
     # --- desired --------------------------------------------------------------------------------------------
 
     def _want(self, state: State, job_id: int, job: Job | None, changed: dict[str, bool]) -> None:
-        """Renew what the nodes of this job's attempt should have; note the nodes where that changed."""
+        """Renew what the nodes of this job's attempt should have; note the nodes where that changed, and whether it is
+        news to them."""
         attempt = job.attempt if job is not None else None
         wanted: dict[str, Desired] = {}
         if job is not None and attempt is not None:
@@ -117,20 +123,24 @@ class Publisher:
         return Desired(attempt.id, phase, part.started, launch=known[1][index])
 
     def _want_on(self, node: str, job_id: int, entry: Desired | None, changed: dict[str, bool]) -> None:
+        """What a node has told itself (it has started it, or nothing is left of it) is no news to it: to answer its
+        poll for that would make half of all answers."""
         table = self._desired.setdefault(node, {})
-        if entry is not None and table.get(entry.attempt) == entry:
+        known = table.get(entry.attempt) if entry is not None else None
+        if entry is not None and known == entry:
             return
         for attempt in [attempt for attempt in table if attempt.job == job_id]:
             del table[attempt]
         if entry is not None:
             table[entry.attempt] = entry
-        changed[node] = True
+        told = entry is None or (known is not None and replace(known, started=entry.started) == entry)
+        changed[node] = changed.get(node, False) or not told
 
     def _publish_desired(self, epoch: int, changed: dict[str, bool]) -> None:
         self._revision += 1
         revision = f"{epoch}.{self._revision}"
-        for node in changed:
-            self._beats.set_desired(node, revision, dict(self._desired[node]))
+        for node, news in changed.items():
+            self._beats.set_desired(node, revision if news else "", dict(self._desired[node]))
 
 
 def launches(state: State, job: Job, attempt: Attempt) -> tuple[Launch, ...]:
@@ -142,19 +152,24 @@ def launches(state: State, job: Job, attempt: Attempt) -> tuple[Launch, ...]:
 def _launch(
     state: State, job: Job, attempt: Attempt, index: int, part: Part, gang: tuple[GangPart, ...]
 ) -> Launch:
-    placement = part.placement
+    mine = part.placement.usable
     return Launch(
         job=job.spec,
         owner=job.owner,
         parts=gang,
         index=index,
-        slots=placement.slots,
-        cores=placement.cores,
-        memory=placement.memory,
+        slots=mine.slots,
+        cores=mine.cores,
+        memory=mine.memory,
         master_address=attempt.master_address,
         master_port=attempt.master_port,
         cluster=state.cluster.name if state.cluster else "",
         submitted_us=job.submitted_us,
+        milli=mine.milli,
+        device_bytes=mine.device_bytes,
+        instances=mine.instances,
+        array=job.array,
+        array_index=job.index,
     )
 
 
@@ -163,6 +178,6 @@ def _gang(state: State, attempt: Attempt) -> tuple[GangPart, ...]:
     first_rank = 0
     for part in attempt.parts:
         node, tasks = part.placement.node, part.placement.tasks
-        parts.append(GangPart(node, state.nodes[node].address, first_rank, tasks))
+        parts.append(GangPart(node, state.nodes[node].address, first_rank, tasks, part.placement.group))
         first_rank += tasks
     return tuple(parts)

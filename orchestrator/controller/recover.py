@@ -15,7 +15,9 @@ from orchestrator.controller import reports
 from orchestrator.controller.commands import Recover, RecoverResult
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
+from orchestrator.ledger.capacity import takes
 from orchestrator.ledger.records import Node, Orphan
+from orchestrator.ledger.state import State
 from orchestrator.model.attempt import Placement
 from orchestrator.model.errors import Conflict
 from orchestrator.model.ids import AttemptId
@@ -96,7 +98,7 @@ def _take_back(desk: Desk, attempt: AttemptId, orphans: list[Orphan], by: str) -
         attempt=attempt,
         spec=launch.job,
         owner=launch.owner,
-        placements=_placements(launch, orphans),
+        placements=_placements(desk.state, launch, orphans),
         submitted_us=launch.submitted_us,
         master_address=launch.master_address,
         master_port=launch.master_port,
@@ -106,6 +108,8 @@ def _take_back(desk: Desk, attempt: AttemptId, orphans: list[Orphan], by: str) -
             (orphan.holding.started_us for orphan in orphans if orphan.holding.started_us), default=0
         ),
         held_on=tuple(orphan.node for orphan in orphans),
+        array=_array_of(desk, attempt, launch),
+        array_index=launch.array_index,
     )
     desk.writer.job(attempt.job, body, by)
     for orphan in orphans:
@@ -114,6 +118,15 @@ def _take_back(desk: Desk, attempt: AttemptId, orphans: list[Orphan], by: str) -
     for part in launch.parts:
         _end_if_over(desk, attempt, part.node, orphans)
     return ""
+
+
+def _array_of(desk: Desk, attempt: AttemptId, launch: Launch) -> int:
+    """The array that a forgotten job was a task of, where its node's word and what is known agree; else 0."""
+    array, known = launch.job.array, desk.state.arrays.get(launch.array)
+    if not launch.array or array is None or array.place_of(launch.array_index) != attempt.job - launch.array:
+        return 0
+    same = known is None or (known.spec, known.owner) == (launch.job, launch.owner)
+    return launch.array if same else 0
 
 
 def _obstacle(desk: Desk, attempt: AttemptId, orphans: list[Orphan], launches: list[Launch]) -> str:
@@ -137,10 +150,29 @@ def _obstacle(desk: Desk, attempt: AttemptId, orphans: list[Orphan], launches: l
     if silent:
         return f"node {silent} of its gang has not told what it holds; recover again when it has"
     for orphan in orphans:
-        holders = desk.state.nodes[orphan.node].holders
-        taken = [slot for slot in _held_slots(orphan) if slot in holders]
-        if taken:
-            return f"device {taken[0]} of {orphan.node} is held by attempt {holders[taken[0]]}"
+        node, whole = desk.state.nodes[orphan.node], not _shares(orphan)
+        for slot in _held_slots(orphan):
+            others = [node.holders[slot]] if slot in node.holders else []
+            others += node.sharers.get(slot, []) if whole else []
+            if others:
+                return f"device {slot} of {orphan.node} is held by attempt {others[0]}"
+    placements = _placements(desk.state, launches[0], orphans)
+    try:
+        for placement in placements:
+            desk.state.capacity.check_hold(placement)
+    except ValueError as error:  # shares and instances that others stand on by now
+        return str(error)
+    return _crowded(desk.state, placements)
+
+
+def _crowded(state: State, placements: tuple[Placement, ...]) -> str:
+    """A node that another attempt has for itself, which has come meanwhile; empty if there is none."""
+    for placement in placements:
+        name = placement.node
+        if takes(placement) and state.capacity.is_alone(name):
+            attempts = (job.attempt for job in state.jobs.values() if job.attempt is not None)
+            holder = next(one.id for one in attempts if name in [part.placement.node for part in one.parts])
+            return f"node {name} is attempt {holder}'s alone"
     return ""
 
 
@@ -183,28 +215,38 @@ def _let_go(desk: Desk, attempt: AttemptId, orphans: list[Orphan]) -> str:
     return f"the ledger has ended it, and it still runs on {', '.join(stays)}" if stays else ""
 
 
+def _shares(orphan: Orphan) -> bool:
+    """Whether what it takes of its devices leaves room for others."""
+    return orphan.holding.launch is not None and bool(orphan.holding.launch.milli)
+
+
 def _held_slots(orphan: Orphan) -> tuple[int, ...]:
     """Devices that it still takes: none once it has ended there."""
     launch = orphan.holding.launch
     return launch.slots if launch is not None and orphan.holding.ended is None else ()
 
 
-def _placements(launch: Launch, orphans: list[Orphan]) -> tuple[Placement, ...]:
-    """The gang's placements; nodes on which it is over, or that hold nothing of it, take no devices."""
+def _placements(state: State, launch: Launch, orphans: list[Orphan]) -> tuple[Placement, ...]:
+    """The gang's placements; nodes on which it is over, or that hold nothing of it, take no devices. A node that was to
+    be nobody else's is, unless somebody has come meanwhile."""
     by_node = {orphan.node: orphan for orphan in orphans}
     placements: list[Placement] = []
     for part in launch.parts:
         orphan = by_node.get(part.node)
         mine = orphan.holding.launch if orphan is not None and orphan.holding.ended is None else None
-        placements.append(
-            Placement(
-                node=part.node,
-                slots=mine.slots if mine else (),
-                tasks=part.tasks,
-                cores=mine.cores if mine else 0,
-                memory=mine.memory if mine else 0,
-            )
+        placement = Placement(
+            node=part.node,
+            slots=mine.slots if mine else (),
+            tasks=part.tasks,
+            cores=mine.cores if mine else 0,
+            memory=mine.memory if mine else 0,
+            milli=mine.milli if mine else (),
+            device_bytes=mine.device_bytes if mine else (),
+            instances=mine.instances if mine else (),
+            group=part.group,
         )
+        alone = mine is not None and launch.job.request.exclusive and state.capacity.is_empty(part.node)
+        placements.append(state.capacity.all_of(placement) if alone else placement)
     return tuple(placements)
 
 

@@ -56,12 +56,14 @@ class Controller:
         self._reads = Reads(self.beats.wake)
         self._watchers: dict[int, list[asyncio.Event]] = {}
         self._ended: asyncio.Future[None] | None = None
+        self._asked: dict[asyncio.Future[Any], bool] = {}  # those who wait for an answer of the core
         self._thread = threading.Thread(target=self._run, name="core", daemon=True)
 
     async def start(self) -> None:
         """Start the core thread; errors of loading the ledger are raised here."""
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
+        self._ended.add_done_callback(self._leave)
         ready: asyncio.Future[None] = loop.create_future()
 
         def ready_now() -> None:
@@ -103,14 +105,23 @@ class Controller:
                 "controller.stopping", "the controller is stopping", "ask again when it is back"
             )
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked[answer] = True
         self._inbox.put(Item(command, answer))
         try:
-            done, _ = await asyncio.wait({answer, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+            return await answer
         finally:
             answer.cancel()  # nobody would ever look at an error that comes later
-        if answer in done:
-            return answer.result()
-        raise Unavailable("controller.stopped", "the controller stopped before it could answer", "ask again")
+            del self._asked[answer]
+
+    def _leave(self, _: asyncio.Future[None]) -> None:
+        """The core has ended: nobody else is answered."""
+        for answer in self._asked:
+            if not answer.done():
+                answer.set_exception(
+                    Unavailable(
+                        "controller.stopped", "the controller stopped before it could answer", "ask again"
+                    )
+                )
 
     def token(self, secret: str) -> Token | None:
         """The token of a bearer secret, if it is known here and has not expired."""

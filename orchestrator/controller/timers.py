@@ -1,4 +1,4 @@
-"""What time alone brings about: time limits, silent nodes, deadlines of drains, devices that stay away.
+"""What nobody asks for: time limits, silent nodes, deadlines of drains, devices that stay away, doomed jobs.
 
 Comes in: the clock, who was heard when. Goes out: recorded facts. Called by: loop, once per cycle.
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 
-from orchestrator.controller import outcome
+from orchestrator.controller import outcome, waiting_for
 from orchestrator.controller.desk import Desk
 from orchestrator.ledger import events
 from orchestrator.ledger.records import Attempt, Job, Node, Part
@@ -58,6 +58,7 @@ class Timers:
                 _look_at(desk, node)
                 _clear(desk, node)
             self._end_without_devices(desk, monotonic_us)
+        waiting_for.end_doomed(desk)
 
     def _end_without_devices(self, desk: Desk, now_us: int) -> None:
         """A device that work holds is not there, and was not for a while: the gang can't go on, and may elsewhere. One
@@ -76,6 +77,8 @@ class Timers:
 
     def next_s(self, desk: Desk) -> float:
         """Seconds until something may be due: at most until the next look at the nodes."""
+        if desk.state.doomed:
+            return 0.0
         wait_us = LOOK_EVERY_US
         if self._deadlines:
             wait_us = min(wait_us, max(self._deadlines[0][0] - desk.clock.now_us(), 0))
@@ -92,10 +95,12 @@ def _end_by_limit(desk: Desk, attempt_id: AttemptId) -> None:
 
 def _away(node: Node) -> list[tuple[str, int, AttemptId]]:
     """Devices of a node that work holds and that the node no longer has, as far as it says so."""
-    if not node.holders or node.facts is None or node.contact is not Contact.OK:
+    if not (node.holders or node.sharers) or node.facts is None or node.contact is not Contact.OK:
         return []
     there = {device.slot for device in node.facts.devices}
-    return [(node.name, slot, attempt) for slot, attempt in node.holders.items() if slot not in there]
+    held = [(slot, attempt) for slot, attempt in node.holders.items()]
+    held += [(slot, attempt) for slot, attempts in node.sharers.items() for attempt in attempts]
+    return [(node.name, slot, attempt) for slot, attempt in held if slot not in there]
 
 
 def _look_at(desk: Desk, node: Node) -> None:

@@ -9,48 +9,30 @@ nothing is published before the commit. If the commit fails, State is read again
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from orchestrator.controller.applied import TYPE as APPLIED
 from orchestrator.controller.applied import applied_row
-from orchestrator.controller.view import history_row
+from orchestrator.controller.view import JobView, from_history, history_row
 from orchestrator.ledger import events
 from orchestrator.ledger.apply import apply
+from orchestrator.ledger.ends import CALM
 from orchestrator.ledger.events import Event, from_stored, job_subject, node_subject, to_stored
 from orchestrator.ledger.events_capacity import intent_subject
 from orchestrator.ledger.records import Job
-from orchestrator.ledger.snapshot import VERSION, from_plain, to_plain
+from orchestrator.ledger.snapshot import VERSION, from_plain
 from orchestrator.ledger.state import State
+from orchestrator.model.attempt import JobState
 from orchestrator.model.clock import SECOND, Clock
+from orchestrator.model.dependency import Outcome, outcome
 from orchestrator.model.errors import GanglineError, Unavailable
-from orchestrator.store.base import KEYS_KEPT_US, HistoryRow, KeyRow, Snapshot, Store
+from orchestrator.store.base import KEYS_KEPT_US, HistoryRow, KeyRow, Store
 
 BY_CONTROLLER = "controller"
 BY_SCHEDULER = "scheduler"
 
 SURE_FOR_US = 2 * SECOND  # after a write: how long the ledger is taken to be still this controller's
-
-# Facts that free nothing, bring nothing and close nothing: after these alone a pass would decide as the last one did.
-CALM = (
-    events.ApplyLeased,
-    events.ApplyStarted,
-    events.ApplyStepStarted,
-    events.ApplyStepEnded,
-    events.ApplyEnded,
-    events.AttemptAllocated,
-    events.AttemptCommitted,
-    events.AttemptEnding,
-    events.AttemptPrepared,
-    events.AttemptRankFailed,
-    events.AttemptStarted,
-    events.CapacityIntended,
-    events.CapacityLaunched,
-    events.CapacityReleasing,
-    events.ClusterNamed,
-    events.NodeConfigured,
-    events.TokenCreated,
-    events.TokenRevoked,
-)
 
 
 class Writer:
@@ -62,6 +44,7 @@ class Writer:
         self._pending: list[Event] = []
         self._ended: list[HistoryRow] = []
         self._keys: dict[str, KeyRow] = {}
+        self._looked_up: dict[str, KeyRow | None] = {}
         self._restore_noted = False
         self.touched_jobs: dict[int, Job | None] = {}
         self.touched_nodes: dict[str, bool] = {}
@@ -117,7 +100,10 @@ class Writer:
         event = Event(state.seq + 1, t_us, self.epoch, batch, subject, by, body)
         apply(state, event)
         self._pending.append(event)
-        self.stirred = self.stirred or not isinstance(body, CALM)
+        self.stirred = self.stirred or bool(state.moved) or not isinstance(body, CALM)
+        if state.moved:
+            self.touched_jobs.update((job, state.jobs.get(job)) for job in state.moved)
+            state.moved.clear()
         return event
 
     def job(self, job_id: int, body: Any, by: str = BY_CONTROLLER) -> Event:
@@ -136,9 +122,25 @@ class Writer:
         if body.key:
             self._keys[body.key] = KeyRow(body.key, body.job, body.digest, event.t_us)
 
+    def array(self, array_id: int, body: Any, by: str) -> Event:
+        """Record a fact of an array: all of its tasks look different."""
+        event = self.record(body, job_subject(array_id), by)
+        self.touched_jobs.update((job.id, job) for job in self.state.jobs.values() if job.array == array_id)
+        return event
+
+    def look_up(self, keys: list[str]) -> None:
+        """Ask the store for all Idempotency-Keys of a batch at once, which costs no more than for one. What it can't
+        tell, `made_by` asks again."""
+        self._looked_up = {}
+        if len(keys) > 1:
+            with suppress(GanglineError):
+                self._looked_up = {**dict.fromkeys(keys), **self._store.keys(keys)}
+
     def made_by(self, key: str) -> KeyRow | None:
         """What an Idempotency-Key has made within the last day, or None."""
-        found = self._keys.get(key) or self._store.key(key)
+        found = self._keys.get(key)
+        if found is None:
+            found = self._looked_up[key] if key in self._looked_up else self._store.key(key)
         good = found is not None and found.t_us > self._clock.now_us() - KEYS_KEPT_US
         return found if good else None
 
@@ -163,11 +165,29 @@ class Writer:
 
     def is_over(self, job_id: int) -> bool:
         """Whether the history has that job."""
+        return self.past(job_id) is not None
+
+    def past(self, job_id: int) -> JobView | None:
+        """An ended job as the history has it, or as it will with the next commit; None if there is none."""
+        for row in reversed(self._ended):
+            if row.job == job_id:
+                return from_history(row)
         reader = self._store.reader()
         try:
-            return reader.job(job_id) is not None
+            row_or_none = reader.job(job_id)
         finally:
             reader.close()
+        return from_history(row_or_none) if row_or_none is not None else None
+
+    def outcomes(self, first: int, last: int) -> list[Outcome]:
+        """How the ended jobs with ids from `first` to `last` count, those of the next commit among them."""
+        reader = self._store.reader()
+        try:
+            found = {job: (state, code) for job, state, code in reader.outcomes(first, last)}
+        finally:
+            reader.close()
+        found.update((row.job, (row.state, row.exit_code)) for row in self._ended if first <= row.job <= last)
+        return [outcome(JobState(state), code) for state, code in found.values()]
 
     def note_restore(self) -> None:
         """The restore is in the pending events: the store may forget that it was one."""
@@ -215,9 +235,4 @@ class Writer:
 
     def _drop_pending(self) -> None:
         self._pending, self._ended, self._keys, self._restore_noted = [], [], {}, False
-
-    def snapshot(self) -> None:
-        """Keep the present state, so that a start reads less. Only between commits."""
-        state = self.state
-        self._store.save_snapshot(Snapshot(state.seq, state.t_us, VERSION, to_plain(state)))
-        self.since_snapshot = 0
+        self._looked_up = {}

@@ -64,6 +64,8 @@ def intended(state: State, event: Event, body: events.CapacityIntended) -> None:
         _require(name not in state.nodes and name not in taken, f"the name {name} is not free")
         taken[name] = True
     state.fleets[intent.id] = Fleet(intent, event.t_us)
+    if state.spending is not None:
+        state.spending.bought(state.fleets[intent.id])
 
 
 def launched(state: State, event: Event, body: events.CapacityLaunched) -> None:
@@ -106,6 +108,8 @@ def refused(state: State, event: Event, body: events.CapacityRefused) -> None:
     _require(fleet.asked, f"instances exist for {body.intent}")
     del state.fleets[body.intent]
     intent = fleet.intent
+    if state.spending is not None:
+        state.spending.refused(intent)
     if body.fault is None:
         return
     if body.fault in SITE_WIDE:
@@ -170,6 +174,8 @@ def gone(state: State, event: Event, body: events.CapacityGone) -> None:
     state.instances.pop(one.id)
     if not fleet.instances:
         del state.fleets[body.intent]
+    if state.spending is not None:
+        state.spending.gone(one.node)
     _bill(state, fleet.intent, one, body)
     node = state.nodes[one.node]
     node.instance, node.wanted, node.releasing = "", False, True

@@ -62,6 +62,8 @@ def configured(state: State, event: Event, body: events.NodeConfigured) -> None:
     node = state.nodes[body.node]
     node.configured = body.desired
     node.host = body.host if body.host is not None else node.host
+    if node.name in state.capacity.index:
+        state.index_software(node)
 
 
 def open_apply(state: State) -> Apply | None:

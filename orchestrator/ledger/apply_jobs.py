@@ -7,7 +7,7 @@ Each handler checks what the event presupposes and raises ValueError or KeyError
 
 from __future__ import annotations
 
-from orchestrator.ledger import events
+from orchestrator.ledger import dependencies, events
 from orchestrator.ledger.apply_nodes import settle
 from orchestrator.ledger.events import Event
 from orchestrator.ledger.records import (
@@ -20,6 +20,7 @@ from orchestrator.ledger.records import (
     NodeFault,
     Orphan,
     Part,
+    TaskArray,
 )
 from orchestrator.ledger.state import State, amounts, attempt_placements
 from orchestrator.model.attempt import (
@@ -59,17 +60,58 @@ def _live_part(state: State, attempt_id: AttemptId, node: str, n: int) -> tuple[
 
 
 def submitted(state: State, event: Event, body: events.JobSubmitted) -> None:
-    """A new job waits, or is held if it asks for that."""
+    """A new job waits, or is held if it asks for that; an array is as many as it has indices."""
     _require(body.job not in state.jobs and body.job >= state.next_job, f"job {body.job} exists already")
-    job = Job(body.job, body.spec, body.owner, event.t_us, event.t_us)
+    for wait in body.waits:
+        there = wait.job in (state.arrays if wait.whole else state.jobs)
+        _require(there, f"job {body.job} waits for {wait.job}, which is not there")
+    array = body.spec.array
+    state.demand.add(body.spec, array.count() if array is not None else 1)
+    if array is None:
+        _take_in(state, event, body, Job(body.job, body.spec, body.owner, event.t_us, event.t_us))
+        return
+    count = array.count()
+    state.arrays[body.job] = TaskArray(body.job, body.spec, body.owner, array.at_most, count, count)
+    for job_id, index in enumerate(array.indices(), body.job):
+        job = Job(job_id, body.spec, body.owner, event.t_us, event.t_us, array=body.job, index=index)
+        _take_in(state, event, body, job)
+    state.moved.extend(range(body.job, body.job + count))
+
+
+def _take_in(state: State, event: Event, body: events.JobSubmitted, job: Job) -> None:
     state.jobs[job.id] = job
     state.next_job = job.id + 1
     state.open_scope(job)
-    if body.spec.hold:
+    dependencies.taken_in(state, job, body.waits, body.doom)
+    if job.spec.hold:
         job.state = JobState.HELD
         job.hold = Hold("submitted with hold", "held", event.by, event.t_us)
     else:
         state.enqueue(job)
+
+
+def throttled(state: State, event: Event, body: events.ArrayThrottled) -> None:
+    """Another number of its tasks may have an attempt at a time; those that have one keep it."""
+    array = state.arrays[body.array]
+    _require(body.at_most >= 0, f"array {array.id} can't have {body.at_most} task(s) at a time")
+    if array.at_most and body.at_most:
+        state.throttle(array, body.at_most)
+        return
+    tasks = [job for job in state.jobs.values() if job.array == array.id]
+    for job in tasks:  # they count in another scope from now on
+        if job.state is JobState.WAITING:
+            state.dequeue(job)
+        if job.attempt is not None:
+            state.limits.release(state.scope(job), amounts(state, attempt_placements(job.attempt)))
+    if array.at_most:
+        state.close_array(array)
+    array.at_most = body.at_most
+    for job in tasks:
+        state.open_scope(job)
+        if job.state is JobState.WAITING:
+            state.enqueue(job)
+        if job.attempt is not None:
+            state.limits.take(state.scope(job), amounts(state, attempt_placements(job.attempt)))
 
 
 def held(state: State, event: Event, body: events.JobHeld) -> None:
@@ -94,6 +136,17 @@ def released(state: State, event: Event, body: events.JobReleased) -> None:
 def _wait(state: State, job: Job, t_us: int) -> None:
     job.state, job.waiting_us = JobState.WAITING, t_us
     state.enqueue(job)
+
+
+def prioritized(state: State, event: Event, body: events.JobPrioritized) -> None:
+    """It moves to its new place among those that wait; a held one takes it along."""
+    job = state.jobs[body.job]
+    _require(job.attempt is None, f"job {job.id} has a live attempt")
+    if job.state is JobState.WAITING:
+        state.dequeue(job)
+    job.priority_set = body.priority
+    if job.state is JobState.WAITING:
+        state.enqueue(job)
 
 
 def cancel_requested(state: State, event: Event, body: events.JobCancelRequested) -> None:
@@ -123,6 +176,7 @@ def ended(state: State, event: Event, body: events.JobEnded) -> None:
     job.state, job.exit_code, job.why, job.ended_us = body.state, body.exit_code, body.why, event.t_us
     job.hold = None
     del state.jobs[job.id]
+    dependencies.over(state, job, event.t_us)
 
 
 # --- the way up -----------------------------------------------------------------------------------------------
@@ -132,6 +186,7 @@ def allocated(state: State, event: Event, body: events.AttemptAllocated) -> None
     """Devices, limits and the port are taken for the whole gang."""
     job = state.jobs[body.attempt.job]
     _require(job.state is JobState.WAITING, f"job {job.id} does not wait")
+    _require(not job.blocked, f"job {job.id} waits for other jobs")
     _require(body.attempt.number == job.attempts + 1, f"attempt {body.attempt} is not the next one")
     state.dequeue(job)
     job.attempts, job.state = body.attempt.number, JobState.STARTING
@@ -145,6 +200,7 @@ def allocated(state: State, event: Event, body: events.AttemptAllocated) -> None
         time_limit_s=body.time_limit_s,
     )
     state.hold_attempt(job, job.attempt, runs=False)
+    state.count_use(state.scope(job), event.t_us)
 
 
 def prepared(state: State, event: Event, body: events.AttemptPrepared) -> None:
@@ -180,9 +236,14 @@ def started(state: State, event: Event, body: events.AttemptStarted) -> None:
         part.state in (PartState.WAITING, PartState.PREPARED),
         f"attempt {attempt.id} is {part.state} on {body.node} already",
     )
+    first = not job.begun
     part.state, part.started, part.pids, part.started_us = PartState.STARTED, True, body.pids, event.t_us
-    attempt.started_us = attempt.started_us or event.t_us
+    if not attempt.started_us:
+        attempt.started_us = event.t_us
+        state.set_ends(attempt)
     job.faults = []  # it can be prepared after all: earlier failures were the nodes'
+    if first:
+        dependencies.begun(state, job, event.t_us)
     if attempt.ending is None and all(part.state is PartState.STARTED for part in attempt.parts):
         attempt.state, job.state = AttemptState.RUNNING, JobState.RUNNING
 
@@ -230,7 +291,7 @@ def part_ended(state: State, event: Event, body: events.AttemptPartEnded) -> Non
 def _end_part(state: State, attempt: Attempt, part: Part, t_us: int) -> None:
     part.state, part.ended_us = PartState.ENDED, t_us
     attempt.state = AttemptState.RELEASING
-    state.free_part(part.placement)
+    state.free_part(attempt, part.placement)
 
 
 def attempt_ended(state: State, event: Event, body: events.AttemptEnded) -> None:
@@ -241,6 +302,7 @@ def attempt_ended(state: State, event: Event, body: events.AttemptEnded) -> None
     )
     placements = attempt_placements(attempt)
     state.limits.release(state.scope(job), amounts(state, placements))
+    state.count_use(state.scope(job), event.t_us)
     if attempt.master_port:
         state.free_port(attempt.master_address, attempt.master_port)
     summary = AttemptSummary(
@@ -300,14 +362,20 @@ def recovered(state: State, event: Event, body: events.AttemptRecovered) -> None
         )
         job.from_nodes = body.held_on is not None
         state.next_job = max(state.next_job, job.id + 1)
+        dependencies.recovered(state, job, body.array, body.array_index)
         state.open_scope(job)
     else:
         _require(job.attempt is None and job.attempts < attempt_id.number, f"{attempt_id} is known already")
         if job.state is JobState.WAITING:
             state.dequeue(job)
+        dependencies.free(state, job)
+    first = not job.begun
     job.hold, job.attempts, job.state = None, attempt_id.number, JobState.RUNNING
     job.attempt = _recovered_attempt(event, body)
     state.hold_attempt(job, job.attempt, runs=True)
+    state.count_use(state.scope(job), event.t_us)
+    if first and job.begun:
+        dependencies.begun(state, job, event.t_us)
     for node in state.nodes:
         state.orphans.pop((attempt_id, node), None)
 

@@ -9,6 +9,7 @@ from orchestrator.ledger import events
 from orchestrator.ledger.events import Event
 from orchestrator.ledger.records import Node, Token
 from orchestrator.ledger.state import State
+from orchestrator.ledger.usage import Used
 from orchestrator.model.cluster import ClusterSpec, Pool, SiteKind
 from orchestrator.model.node import Contact, Hardware, Mark, MarkKind, hardware_of
 
@@ -16,6 +17,7 @@ from orchestrator.model.node import Contact, Hardware, Mark, MarkKind, hardware_
 def cluster_applied(state: State, event: Event, body: events.ClusterApplied) -> None:
     """Nodes of the spec appear; those taken out of it go when nothing of theirs runs, and get no more work."""
     state.cluster, state.digest, state.commit = body.spec, body.digest, body.commit
+    state.watts, state.prices = body.watts, body.prices
     state.desired.update((one.digest, one) for one in body.desired)
     state.recorded = {one.pool: one.digest for one in body.desired}
     wanted: dict[str, Pool] = {name: pool for pool in body.spec.pools for name in pool.nodes}
@@ -36,6 +38,19 @@ def cluster_applied(state: State, event: Event, body: events.ClusterApplied) -> 
             node.address = address_of(body.spec, pool, name)
     forget_desired(state)
     state.rebuild()
+    _share_anew(state, event.t_us)
+
+
+def _share_anew(state: State, t_us: int) -> None:
+    """What was used counts from the file on that asks for it, and is forgotten with the one that does not. Scopes that
+    nobody has left go."""
+    if not state.half_life_s:
+        state.used = {}
+        return
+    state.used = {name: one for name, one in state.used.items() if name in state.limits.scopes}
+    for scope in state.limits.scopes.values():
+        if scope.used.get("gpus") and scope.name not in state.used:
+            state.used[scope.name] = Used(t_us, 0, scope.used["gpus"])
 
 
 def _appear(state: State, node: Node, token: Token | None) -> Node:

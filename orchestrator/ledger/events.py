@@ -39,11 +39,14 @@ from orchestrator.model.apply import HostResult, Outcome
 from orchestrator.model.attempt import EndCause, JobState, Placement, RankResult
 from orchestrator.model.change import PlanStep
 from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.dependency import Wait
 from orchestrator.model.host import HostFacts, PoolDesired
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, Owner
 from orchestrator.model.node import Contact, Mark, MarkKind, NodeFacts
+from orchestrator.model.power import PoolWatts
 from orchestrator.model.protocol import EndOrder, Holding
+from orchestrator.model.standing import PoolPrice
 
 __all__ = [  # what comes from the modules beside; the rest is defined here
     "CLASS_OF",
@@ -130,12 +133,15 @@ class TokenRevoked:
 @dataclass(frozen=True, slots=True)
 class ClusterApplied:
     """The wanted cluster, as of a person's apply. `digest` is the SHA-256 of its canonical form, `desired` what its
-    hosts are to have, `commit` where the file stood when it was read."""
+    hosts are to have, `commit` where the file stood when it was read, `watts` what GPUs draw on sites with power
+    domains, `prices` what nodes cost that stand all the time, as the catalog had it."""
 
     spec: ClusterSpec
     digest: str
     desired: tuple[PoolDesired, ...] = ()
     commit: str = ""
+    watts: tuple[PoolWatts, ...] = ()
+    prices: tuple[PoolPrice, ...] = ()
 
 
 @event_type("apply.started")
@@ -248,13 +254,26 @@ class NodeConfigured:
 @event_type("job.submitted")
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
-    """A job was taken in. `key` and `digest` make a repeated submit find the same job."""
+    """A job was taken in, or an array: its tasks have the ids from `job` on, in the order of their indices. `key` and
+    `digest` make a repeated submit find the same job. `waits`: what of `spec.depends_on` was open then; `doom`: why it
+    can never be met, empty if it can."""
 
     job: int
     spec: JobSpec
     owner: Owner
     key: str = ""
     digest: str = ""
+    waits: tuple[Wait, ...] = ()
+    doom: str = ""
+
+
+@event_type("array.throttled")
+@dataclass(frozen=True, slots=True)
+class ArrayThrottled:
+    """So many of its tasks, at most, have an attempt at a time from now on; 0: any number."""
+
+    array: int
+    at_most: int
 
 
 @event_type("job.held")
@@ -273,6 +292,15 @@ class JobReleased:
     """A person let a held job wait again; its counts of failures start anew."""
 
     job: int
+
+
+@event_type("job.prioritized")
+@dataclass(frozen=True, slots=True)
+class JobPrioritized:
+    """A job without an attempt has another priority from now on, in place of its spec's."""
+
+    job: int
+    priority: int
 
 
 @event_type("job.cancel_requested")
@@ -461,3 +489,5 @@ class AttemptRecovered:
     started_us: int = 0  # 0: no node knows; its time limit runs from now
     # Nodes that hold it themselves: no other starts it, and its job, if it was forgotten, is one that only nodes know.
     held_on: tuple[str, ...] | None = None  # None: of a controller that did not tell
+    array: int = 0  # of a task: the id of its array, and its index there
+    array_index: int = 0

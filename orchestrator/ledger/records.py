@@ -21,6 +21,7 @@ from orchestrator.model.attempt import (
 )
 from orchestrator.model.capacity import Intent
 from orchestrator.model.change import PlanStep
+from orchestrator.model.dependency import Tally, Wait
 from orchestrator.model.host import HostFacts
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, Owner
@@ -127,6 +128,52 @@ class Job:
     from_nodes: bool = (
         False  # known from nodes' records alone: it starts nowhere anew before a person releases it
     )
+    array: int = 0  # id of the array that it is a task of; 0: of none
+    index: int = 0  # in that array
+    waits: tuple[Wait, ...] = ()  # what has to happen to other jobs before it may start
+    behind: bool = False  # a singleton that an earlier job of its name is in the way of
+    doom: str = ""  # why what it waits for can never happen: it is about to be cancelled
+    priority_set: int | None = None  # since it was submitted; None: its spec's holds
+
+    @property
+    def priority(self) -> int:
+        """Higher goes first."""
+        return self.spec.priority if self.priority_set is None else self.priority_set
+
+    @property
+    def begun(self) -> bool:
+        """Whether a process of it has run."""
+        running = self.attempt is not None and self.attempt.started_us
+        return bool(running or any(past.started_us for past in self.past))
+
+    @property
+    def blocked(self) -> bool:
+        """Whether it waits for other jobs, so that no pass need look at it."""
+        return bool(self.waits or self.behind or self.doom)
+
+    @property
+    def label(self) -> str:
+        """`1234`, or `1234_7` for a task."""
+        return f"{self.array}_{self.index}" if self.array else str(self.id)
+
+
+@dataclass(slots=True)
+class TaskArray:
+    """An array of which tasks are left. They share its `spec` and `owner`; `at_most` may differ from the spec's by now.
+    The counts are those of `Tally`."""
+
+    id: int
+    spec: JobSpec
+    owner: Owner
+    at_most: int
+    live: int = 0
+    unstarted: int = 0
+    failed: int = 0
+    never_ran: int = 0
+
+    def tally(self) -> Tally:
+        """How its tasks stand."""
+        return Tally(self.live, self.unstarted, self.failed, self.never_ran)
 
 
 PRESUMED_KEPT = 50
@@ -151,7 +198,8 @@ class Node:
         default_factory=list
     )  # ended here without its word; the last PRESUMED_KEPT
     moves_to: str = ""  # the pool that it belongs to once its present work is over
-    holders: dict[int, AttemptId] = field(default_factory=dict)  # slot -> attempt
+    holders: dict[int, AttemptId] = field(default_factory=dict)  # slot -> attempt that has the whole device
+    sharers: dict[int, list[AttemptId]] = field(default_factory=dict)  # slot -> attempts that share it
     hardware: Hardware = field(
         default_factory=Hardware
     )  # as it was let in, or as a person has agreed to it since

@@ -11,23 +11,51 @@ an order that depends on nothing else. A property test holds the two equal.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from orchestrator.ledger.capacity import Capacity, mask_of
+from orchestrator.ledger.capacity import FAR, WHOLE, Capacity
+from orchestrator.ledger.demand import Demand
+from orchestrator.ledger.lending import lending_of
 from orchestrator.ledger.limits import Amounts, LimitTree
-from orchestrator.ledger.records import Account, Apply, Attempt, Fleet, Job, Node, Orphan, Token
+from orchestrator.ledger.power import Power, power_of
+from orchestrator.ledger.records import Account, Apply, Attempt, Fleet, Job, Node, Orphan, TaskArray, Token
+from orchestrator.ledger.scopes import (
+    ROOT,
+    array_ceilings,
+    dimensions_of,
+    is_array,
+    job_scope,
+    models_counted,
+    queue_ceilings,
+    queue_scope,
+    user_ceilings,
+)
+from orchestrator.ledger.spending import Spending, queue_budgets, spending_of
+from orchestrator.ledger.usage import Used
 from orchestrator.model.attempt import JobState, PartState, Placement
 from orchestrator.model.capacity import Circuit, Halt, OfferingKey
-from orchestrator.model.cluster import ClusterSpec, Pool, Queue
-from orchestrator.model.host import PoolDesired
+from orchestrator.model.cluster import ClusterSpec, FairShare, Pool, Queue
+from orchestrator.model.host import ItemKind, PoolDesired
 from orchestrator.model.ids import AttemptId
-from orchestrator.model.job import JobSpec, LaunchKind, Request, Workload
+from orchestrator.model.job import JobSpec, LaunchKind, Request, Topology, Workload
+from orchestrator.model.power import PoolWatts
+from orchestrator.model.standing import PoolPrice
 
-ROOT = "cluster"  # the top scope of the limit tree
+SPARE_SHAPES = 4096  # numbers of shapes that nobody waits with any more and that are kept all the same
 
 OrphanKey = tuple[AttemptId, str]  # the attempt and the node that holds it
 AccountKey = tuple[str, str]  # a pool and a queue
+
+
+class ShapeKey(NamedTuple):
+    """All that a job asks of nodes. Its launch kind says whether a node's share is one process or one a task."""
+
+    request: Request
+    launch: LaunchKind
+    topology: Topology
+    needs: tuple[str, ...] = ()  # storage
 
 
 class ClassKey(NamedTuple):
@@ -35,11 +63,8 @@ class ClassKey(NamedTuple):
 
     queue: str
     owner: str
-    request: Request
-    launch: LaunchKind  # whether a node's share is one process or one a task
-    required: str
-    preferred: str
-    needs: tuple[str, ...] = ()  # storage
+    shape: ShapeKey
+    array: int = 0  # of tasks of a throttled array: its limit stops them alone
 
 
 class Place(NamedTuple):
@@ -55,6 +80,8 @@ class JobClass:
 
     key: ClassKey
     waiting: list[Place] = field(default_factory=list)
+    shape: int = 0  # a number for `key.shape`
+    stirred: bool = False  # its jobs are others than the scheduler has seen
 
     def add(self, place: Place) -> None:
         """Put a job at its place; at the end in the common case."""
@@ -66,6 +93,14 @@ class JobClass:
     def remove(self, place: Place) -> None:
         """Take a job out."""
         del self.waiting[bisect_left(self.waiting, place)]
+
+
+@dataclass(slots=True)
+class NameLine:
+    """The live jobs of one person and name of which some are singletons: all ids, rising, and how many of those."""
+
+    jobs: list[int]
+    singletons: int = 0
 
 
 @dataclass(slots=True)
@@ -82,12 +117,15 @@ class State:
     forgotten_from: int = 0  # while recovering: jobs from this id on may have been made after the backup
     cluster: ClusterSpec | None = None
     digest: str = ""
+    watts: tuple[PoolWatts, ...] = ()  # what GPUs of pools on powered sites draw, as of the applied file
+    prices: tuple[PoolPrice, ...] = ()  # what standing nodes cost, as of the applied file
     commit: str = ""  # where the applied file stood
     lease_s: int = 0  # what the present controller gives nodes; 0: it did not tell, here and below
     lease_before_s: int = 0  # the longest that nodes may have from those before it
     started_us: int = 0  # when it took the ledger
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[int, Job] = field(default_factory=dict)
+    arrays: dict[int, TaskArray] = field(default_factory=dict)  # by id, while a task of it is left
     tokens: dict[str, Token] = field(default_factory=dict)
     orphans: dict[OrphanKey, Orphan] = field(default_factory=dict)  # as they were listed, the last one last
     desired: dict[str, PoolDesired] = field(
@@ -101,27 +139,56 @@ class State:
     halts: dict[str, Halt] = field(default_factory=dict)  # by site
     boot_failures: dict[str, int] = field(default_factory=dict)  # by pool, in a row
     accounts: dict[AccountKey, Account] = field(default_factory=dict)
+    used: dict[str, Used] = field(
+        default_factory=dict
+    )  # by scope; kept while the file shares by what was used
+    demand: Demand = field(default_factory=Demand)
     # indexes
     capacity: Capacity = field(default_factory=Capacity)
     limits: LimitTree = field(default_factory=LimitTree)
+    power: Power | None = None  # None: no domain has a limit
+    spending: Spending | None = None  # None: no budget is of dollars an hour
     # address -> rendezvous ports in use, with how many use it: an attempt taken back may share one with a lost one
+    dimensions: dict[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # pool -> what its GPUs are counted in
     ports: dict[str, dict[int, int]] = field(default_factory=dict)
     classes: dict[ClassKey, JobClass] = field(default_factory=dict)
+    shapes: dict[ShapeKey, int] = field(default_factory=dict)  # numbers of those that were asked for
+    stirred: list[JobClass] = field(default_factory=list)  # classes with the flag, also empty ones
+    memory: Any = (
+        None  # what the scheduler keeps between passes: derived from the rest, and dropped by `rebuild`
+    )
+    queues: dict[str, Queue] = field(default_factory=dict)  # of the wanted cluster, by name
     instances: dict[str, str] = field(default_factory=dict)  # instance -> intent
+    blocked: dict[str, int] = field(
+        default_factory=dict
+    )  # queue -> jobs that wait for other jobs, in no class
+    # a job, or a whole array -> jobs that wait for it
+    dependents: dict[tuple[int, bool], dict[int, bool]] = field(default_factory=dict)
+    doomed: dict[int, bool] = field(default_factory=dict)  # jobs that are to be cancelled: see `Job.doom`
+    lines: dict[tuple[str, str], NameLine] = field(default_factory=dict)  # of singletons, by person and name
+    # jobs that the last events changed besides their own; whoever publishes them empties it
+    moved: list[int] = field(default_factory=list)
 
     def rebuild(self) -> None:
         """Derive every index anew from the records."""
         self.capacity, self.limits, self.ports, self.classes = Capacity(), LimitTree(), {}, {}
+        self.stirred, self.memory = [], None
+        self.blocked = {}
         self.index_limits()
         for node in self.nodes.values():
-            node.holders = {}
+            node.holders, node.sharers = {}, {}
             self.index_node(node)
+        self.index_power()
+        self.index_spending()
         for job in self.jobs.values():
             self.open_scope(job)
             if job.attempt is not None:
                 self.hold_attempt(job, job.attempt, runs=True)
             if job.state is JobState.WAITING:
                 self.enqueue(job)
+        self.index_dependencies()
         self.instances = {
             one.id: fleet.intent.id for fleet in self.fleets.values() for one in fleet.instances
         }
@@ -129,34 +196,96 @@ class State:
     # --- classes --------------------------------------------------------------------------------------------
 
     def enqueue(self, job: Job) -> None:
-        """The job waits from now on."""
-        key = class_key(job.spec, job.owner.name)
+        """The job waits from now on: in its class, unless it waits for other jobs."""
+        if job.blocked:
+            queue = job.spec.queue
+            self.blocked[queue] = self.blocked.get(queue, 0) + 1
+            return
+        key = self.class_of(job)
         found = self.classes.get(key)
         if found is None:
-            found = self.classes[key] = JobClass(key)
+            if len(self.shapes) > 2 * len(self.classes) + SPARE_SHAPES:
+                self._number_shapes_anew()
+            shape = self.shapes.setdefault(key.shape, len(self.shapes))
+            found = self.classes[key] = JobClass(key, shape=shape)
         found.add(place_of(job))
+        self._stir(found)
 
     def dequeue(self, job: Job) -> None:
         """The job waits no longer."""
-        key = class_key(job.spec, job.owner.name)
-        found = self.classes[key]
+        if job.blocked:
+            queue = job.spec.queue
+            self.blocked[queue] -= 1
+            if not self.blocked[queue]:
+                del self.blocked[queue]
+            return
+        found = self.classes[key := self.class_of(job)]
         found.remove(place_of(job))
+        self._stir(found)
         if not found.waiting:
             del self.classes[key]
+
+    def _number_shapes_anew(self) -> None:
+        """Forget those that nobody waits with any more, and with them what the scheduler remembers."""
+        self.shapes, self.memory = {}, None
+        for one in self.classes.values():
+            one.shape = self.shapes.setdefault(one.key.shape, len(self.shapes))
+
+    def class_of(self, job: Job) -> ClassKey:
+        """The class of a job, as its array stands now."""
+        return class_key(job.spec, job.owner.name, self.throttled(job))
+
+    def throttled(self, job: Job) -> int:
+        """The id of the job's array if that has a throttle; else 0. Other arrays are like jobs that came one by one."""
+        array = self.arrays.get(job.array) if job.array else None
+        return job.array if array is not None and array.at_most else 0
+
+    def _stir(self, found: JobClass) -> None:
+        if not found.stirred:
+            found.stirred = True
+            self.stirred.append(found)
+
+    def index_dependencies(self) -> None:
+        """Derive who waits for what, who is doomed, and the lines of singletons."""
+        self.dependents, self.doomed, self.lines = {}, {}, {}
+        for job in self.jobs.values():
+            for wait in job.waits:
+                self.dependents.setdefault((wait.job, wait.whole), {})[job.id] = True
+            if job.doom:
+                self.doomed[job.id] = True
+            if job.spec.singleton:
+                self.lines.setdefault(name_of(job), NameLine([])).singletons += 1
+        for job in self.jobs.values() if self.lines else ():
+            line = self.lines.get(name_of(job))
+            if line is not None:
+                insort(line.jobs, job.id)
 
     # --- nodes ----------------------------------------------------------------------------------------------
 
     def index_node(self, node: Node) -> None:
         """Give capacity the node's devices, cores and memory, and whether it is open."""
         pool = self.pool(node.pool)
-        if node.name not in self.capacity.nodes:
+        if node.name not in self.capacity.index:
             self.capacity.add(node.name, node.pool)
         facts = node.facts
-        total = mask_of(tuple(device.slot for device in facts.devices)) if facts else 0
         cores = (pool.cores if pool is not None else 0) or (facts.cores if facts else 0)
         memory = (pool.memory if pool is not None else 0) or (facts.memory if facts else 0)
-        self.capacity.resize(node.name, total, cores, memory)
+        keep = (pool.keep_cores_per_gpu, pool.keep_memory_per_gpu) if pool is not None else (0, 0)
+        self.capacity.resize(node.name, facts.devices if facts else (), cores, memory, *keep)
+        self.index_software(node)
         self.capacity.set_open(node.name, node.open)
+
+    def index_software(self, node: Node) -> None:
+        """Give capacity the packages that the node's host was seen to have, as far as Gangline keeps their versions: of
+        the others nothing is known, nor of hosts that it does not configure."""
+        found = self.desired.get(node.configured)
+        items = [item for role in found.desired.roles for item in role.items] if found is not None else []
+        named = {
+            item.name: dict(item.values).get("version", "") for item in items if item.kind is ItemKind.PACKAGE
+        }
+        self.capacity.set_software(
+            node.name, tuple(sorted((name, version) for name, version in named.items() if version))
+        )
 
     def pool(self, name: str) -> Pool | None:
         """The pool of the wanted cluster with that name, or None."""
@@ -168,26 +297,103 @@ class State:
     def index_limits(self) -> None:
         """Make the scopes of the wanted cluster's queues."""
         self.limits.add(ROOT, "", {})
-        for queue in self.cluster.queues if self.cluster else ():
-            self.limits.add(queue_scope(queue.name), queue_scope(queue.parent), queue_ceilings(queue))
+        self.dimensions = {
+            pool.name: dimensions_of(pool.name, model) for pool, model in models_counted(self.cluster)
+        }
+        self.queues = {queue.name: queue for queue in self.cluster.queues} if self.cluster else {}
+        for queue in self.queues.values():
+            ceilings, budgets = queue_budgets(self.cluster, queue.name)
+            ceilings |= queue_ceilings(queue)
+            self.limits.add(queue_scope(queue.name), queue_scope(queue.parent), ceilings, budgets)
+        if self.cluster is not None:
+            self.limits.lend(lending_of(self.cluster, self.dimensions, self.capacity))
+
+    def index_power(self) -> None:
+        """Make the scopes of the wanted cluster's power domains; every node draws what it does when idle."""
+        self.power = power_of(self.cluster, self.watts, self.limits, self.capacity.rows)
+        if self.power is not None:
+            for node in self.nodes.values():
+                pool = self.pool(node.pool)
+                gpus = pool.gpu.count if pool is not None and pool.gpu is not None else 0
+                self.power.place(node.name, node.pool, gpus, self.capacity.index[node.name])
+            self.power.settle()
+
+    def index_spending(self) -> None:
+        """What nodes cost that stand, and those that were bought or are to be."""
+        self.spending = spending_of(self.cluster, self.limits, self.prices, self.fleets.values())
+
+    def gang_amounts(self, milli: int, pool: str) -> Amounts:
+        """What a gang with so many milli-GPU of a pool counts for."""
+        if not milli:
+            return (("jobs", 1),)
+        dimensions = self.dimensions.get(pool) or dimensions_of(pool, "")
+        return (("jobs", 1), *((dimension, milli) for dimension in dimensions))
+
+    def mixed_amounts(self, shares: Iterable[tuple[int, str]]) -> Amounts:
+        """What a gang counts for whose groups have so many milli-GPU of these pools each."""
+        found: dict[str, int] = {}
+        for milli, pool in shares:
+            for dimension, amount in self.gang_amounts(milli, pool)[1:]:
+                found[dimension] = found.get(dimension, 0) + amount
+        return (("jobs", 1), *found.items())
+
+    def count_use(self, scope: str, t_us: int) -> None:
+        """The scope, and those around it, hold other GPUs from now on; kept where the file shares by what was used.
+        What arrays use is their person's use."""
+        half_life_s = self.half_life_s
+        if half_life_s:
+            for one in self.limits.path(scope):
+                if is_array(one.name):
+                    continue
+                record = self.used.setdefault(one.name, Used(t_us))
+                record.hold(one.used.get("gpus", 0), t_us, half_life_s)
+
+    @property
+    def half_life_s(self) -> int:
+        """After so long a GPU-hour counts half in the fair share; 0 where the file does not share by what was used."""
+        found = self.cluster.scheduler if self.cluster is not None else None
+        return found.half_life_s if found is not None and found.fair_share is FairShare.DECAY else 0
 
     def open_scope(self, job: Job) -> None:
         """Make the scope of the job's person in its queue, if this is their first job there."""
         name, parent = self.scope(job), queue_scope(job.spec.queue)
         if parent not in self.limits.scopes:  # a queue that is in the spec no longer, with work left in it
             self.limits.add(parent, ROOT, {})
-        if name not in self.limits.scopes:
+        if name in self.limits.scopes:
+            return
+        person = job_scope(job.spec.queue, job.owner.name)
+        if person not in self.limits.scopes:
             queue = self.queue(job.spec.queue)
-            self.limits.add(name, parent, user_ceilings(queue) if queue is not None else {})
+            self.limits.add(person, parent, user_ceilings(queue) if queue is not None else {})
+        if name != person:
+            self.limits.add(name, person, array_ceilings(self.arrays[job.array].at_most))
 
     def scope(self, job: Job) -> str:
-        """The innermost scope that a job counts in: its person in its queue."""
-        return f"{queue_scope(job.spec.queue)}/user={job.owner.name}"
+        """The innermost scope that a job counts in: its array if that has a throttle, else its person in its queue."""
+        return job_scope(job.spec.queue, job.owner.name, self.throttled(job))
+
+    def queue_of(self, attempt: Attempt) -> str:
+        """The scope of the queue of an attempt's job."""
+        return queue_scope(self.jobs[attempt.id.job].spec.queue)
+
+    def scope_of(self, key: ClassKey) -> str:
+        """The innermost scope of a class's jobs."""
+        return job_scope(key.queue, key.owner, key.array)
+
+    def throttle(self, array: TaskArray, at_most: int) -> None:
+        """Another ceiling for an array that has one. What is remembered of the old one is forgotten."""
+        array.at_most = at_most
+        scope = self.limits.scopes[job_scope(array.spec.queue, array.owner.name, array.id)]
+        self.limits.add(scope.name, scope.parent, array_ceilings(at_most))
+        self.memory = None
+
+    def close_array(self, array: TaskArray) -> None:
+        """Nothing is counted there any more: its scope goes."""
+        self.limits.drop(job_scope(array.spec.queue, array.owner.name, array.id))
 
     def queue(self, name: str) -> Queue | None:
         """The queue of the wanted cluster with that name, or None."""
-        queues = self.cluster.queues if self.cluster is not None else ()
-        return next((queue for queue in queues if queue.name == name), None)
+        return self.queues.get(name)
 
     # --- attempts -------------------------------------------------------------------------------------------
 
@@ -203,18 +409,40 @@ class State:
 
     def take_part(self, attempt: Attempt, placement: Placement, *, runs: bool) -> None:
         """Take one node's share; ValueError if a device has a holder."""
-        take = self.capacity.hold if runs else self.capacity.take
-        take(placement.node, mask_of(placement.slots), placement.cores, placement.memory)
-        holders = self.nodes[placement.node].holders
+        (self.capacity.hold if runs else self.capacity.take)(placement, ends_us(attempt))
+        if self.power is not None:
+            self.power.take(placement)
+        if self.spending is not None:
+            self.spending.take(placement, self.queue_of(attempt))
+        node = self.nodes[placement.node]
+        if placement.milli:
+            for slot in placement.slots:
+                insort(node.sharers.setdefault(slot, []), attempt.id)
+            return
         for slot in placement.slots:
-            holders[slot] = attempt.id
+            node.holders[slot] = attempt.id
 
-    def free_part(self, placement: Placement) -> None:
+    def set_ends(self, attempt: Attempt) -> None:
+        """Its time limit runs: its devices are free by then."""
+        for part in attempt.parts:
+            if part.state is not PartState.ENDED:
+                self.capacity.set_until(part.placement, ends_us(attempt))
+
+    def free_part(self, attempt: Attempt, placement: Placement) -> None:
         """Give one node's share back: its last process is proved gone."""
-        self.capacity.release(placement.node, mask_of(placement.slots), placement.cores, placement.memory)
-        holders = self.nodes[placement.node].holders
+        self.capacity.release(placement)
+        if self.power is not None:
+            self.power.release(placement)
+        if self.spending is not None:
+            self.spending.release(placement, self.queue_of(attempt))
+        node = self.nodes[placement.node]
         for slot in placement.slots:
-            del holders[slot]
+            if placement.milli:
+                node.sharers[slot].remove(attempt.id)
+                if not node.sharers[slot]:
+                    del node.sharers[slot]
+            else:
+                del node.holders[slot]
 
     def take_port(self, address: str, port: int) -> None:
         """One more attempt has its rendezvous there."""
@@ -231,6 +459,13 @@ class State:
             del self.ports[address]
 
 
+def ends_us(attempt: Attempt) -> int:
+    """When its time limit ends an attempt at the latest, as far as is known now; `FAR` without one."""
+    if not attempt.time_limit_s:
+        return FAR
+    return attempt.deadline_us or attempt.allocated_us + attempt.time_limit_s * 1_000_000
+
+
 def attempt_placements(attempt: Attempt) -> tuple[Placement, ...]:
     """The placements of all parts, in gang order."""
     return tuple(part.placement for part in attempt.parts)
@@ -238,28 +473,30 @@ def attempt_placements(attempt: Attempt) -> tuple[Placement, ...]:
 
 def amounts(state: State, placements: tuple[Placement, ...]) -> Amounts:
     """What a gang counts for in the limit tree, from its start until its attempt has ended everywhere."""
-    gpus = sum(len(part.slots) for part in placements)
-    return gang_amounts(gpus, state.nodes[placements[0].node].pool)
+    if placements[-1].group:
+        return state.mixed_amounts((milli_of((part,)), state.nodes[part.node].pool) for part in placements)
+    return state.gang_amounts(milli_of(placements), state.nodes[placements[0].node].pool)
 
 
-def gang_amounts(gpus: int, pool: str) -> Amounts:
-    """What a gang with so many GPUs of a pool counts for."""
-    if not gpus:
-        return (("jobs", 1),)
-    return (("jobs", 1), ("gpus", gpus), (f"gpus@{pool}", gpus))
+def milli_of(placements: tuple[Placement, ...]) -> int:
+    """Thousandths of devices that these take."""
+    return sum(sum(part.milli) if part.milli else len(part.slots) * WHOLE for part in placements)
 
 
-def class_key(spec: JobSpec, owner: str) -> ClassKey:
-    """The class of a job, by what it asks for and whose it is."""
-    topology = spec.topology
-    return ClassKey(
-        spec.queue, owner, spec.request, spec.launch, topology.required, topology.preferred, spec.needs
-    )
+def class_key(spec: JobSpec, owner: str, array: int = 0) -> ClassKey:
+    """The class of a job, by what it asks for, whose it is, and the throttled array that it is a task of."""
+    shape = ShapeKey(spec.request, spec.launch, spec.topology, spec.needs)
+    return ClassKey(spec.queue, owner, shape, array)
+
+
+def name_of(job: Job) -> tuple[str, str]:
+    """Whose job it is and what it is called: singletons of one such pair run one after the other."""
+    return (job.owner.name, job.spec.name)
 
 
 def place_of(job: Job) -> Place:
     """The place of a job within its class."""
-    return Place(-job.spec.priority, job.id)
+    return Place(-job.priority, job.id)
 
 
 def time_limit_s(state: State, spec: JobSpec, usual: dict[Workload, int]) -> int:
@@ -272,30 +509,3 @@ def time_limit_s(state: State, spec: JobSpec, usual: dict[Workload, int]) -> int
         return queue.limits.default_time_limit_s
     most = queue.limits.max_time_limit_s if queue is not None else 0
     return min(usual[spec.workload] or most, most) if most else usual[spec.workload]
-
-
-def queue_scope(name: str) -> str:
-    """The scope of a queue; the root for no queue."""
-    return f"queue={name}" if name else ROOT
-
-
-def queue_ceilings(queue: Queue) -> dict[str, int]:
-    """Ceilings of a queue per dimension, from its limits and from guarantee + borrowing limit per pool."""
-    ceilings: dict[str, int] = {}
-    if queue.limits.max_running_jobs:
-        ceilings["jobs"] = queue.limits.max_running_jobs
-    borrow = {share.pool: share.gpus for share in queue.borrow_limit if share.pool}
-    owned = {share.pool: share.gpus for share in queue.guarantee if share.pool}
-    for pool, gpus in borrow.items():
-        ceilings[f"gpus@{pool}"] = gpus + owned.get(pool, 0)
-    return ceilings
-
-
-def user_ceilings(queue: Queue) -> dict[str, int]:
-    """Ceilings of one person in a queue."""
-    ceilings: dict[str, int] = {}
-    if queue.limits.max_jobs_per_user:
-        ceilings["jobs"] = queue.limits.max_jobs_per_user
-    if queue.limits.max_gpus_per_user:
-        ceilings["gpus"] = queue.limits.max_gpus_per_user
-    return ceilings

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.model.base import Word
+from orchestrator.model.mig import MigInstance
 
 
 class AttemptState(Word):
@@ -64,14 +65,42 @@ class EndCause(Word):
 
 
 @dataclass(frozen=True, slots=True)
+class Use:
+    """What a job may use of a node that is its alone; the fields are those of `Placement`."""
+
+    slots: tuple[int, ...] = ()
+    cores: int = 0
+    memory: int = 0
+    milli: tuple[int, ...] = ()
+    device_bytes: tuple[int, ...] = ()
+    instances: tuple[MigInstance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
-    """The part of a gang that one node gives: device slots in order, tasks (ranks), cores, memory in bytes."""
+    """The part of a gang that one node gives: device slots in order, tasks (ranks), cores, memory in bytes.
+
+    `milli` empty: the slots are whole devices. Else it pairs each slot with the thousandths taken of it, which others
+    share, and `device_bytes` with the bytes of its memory; or the `instances` say what is taken, and `milli` what they
+    make of each slot. With `alone` the node is nobody else's: slots, cores and memory are all that it had at the start,
+    and `alone` is what the job asked for of that. `group`: the number of its group, where the gang has groups; parts
+    are in their order."""
 
     node: str
     slots: tuple[int, ...] = ()
     tasks: int = 1
     cores: int = 0
     memory: int = 0
+    milli: tuple[int, ...] = ()
+    device_bytes: tuple[int, ...] = ()
+    instances: tuple[MigInstance, ...] = ()
+    alone: Use | None = None
+    group: int = 0
+
+    @property
+    def usable(self) -> Use | Placement:
+        """What of it the job's processes get."""
+        return self.alone or self
 
 
 @dataclass(frozen=True, slots=True)

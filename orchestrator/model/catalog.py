@@ -12,12 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestrator.model.cluster_words import Market
+from orchestrator.model.mig import MigLayout
 
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
     """One GPU model. `max_watts` is its default power limit, `idle_watts` the least that one was seen to draw (0: no
-    source), `pci_ids` the PCI device ids that it reports.
+    source), `pci_ids` the PCI device ids that it reports, `mig` what it can be divided into (None: no source
+    tells).
 
     `watts_verified` is False where the figure was not seen in a source that can be named.
     """
@@ -28,6 +30,7 @@ class GpuModel:
     pci_ids: tuple[str, ...] = ()
     watts_verified: bool = False
     idle_watts: int = 0
+    mig: MigLayout | None = None
 
 
 @dataclass(frozen=True, slots=True)

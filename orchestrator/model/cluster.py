@@ -37,11 +37,15 @@ from orchestrator.model.cluster_queues import (
     Group,
     Queue,
     QueueLimits,
+    SchedulerSpec,
     Scope,
     Share,
     Window,
 )
 from orchestrator.model.cluster_sites import (
+    NODE_LEVEL,
+    UNIT_LEVEL,
+    FabricDomain,
     Host,
     Network,
     PowerDomain,
@@ -60,11 +64,13 @@ from orchestrator.model.cluster_words import (
     DrainThen,
     Emulate,
     FabricKind,
+    FairShare,
     IdentitySource,
     Market,
     Nat,
     OnMismatch,
     PlacementGroup,
+    Preset,
     Reclaim,
     Redundancy,
     Role,
@@ -77,6 +83,8 @@ __all__ = [
     "DEFAULT_ROOT_VOLUME",
     "JOB_PORTS",
     "MADE_STORAGE",
+    "NODE_LEVEL",
+    "UNIT_LEVEL",
     "Acceptance",
     "Access",
     "AtLimit",
@@ -88,7 +96,9 @@ __all__ = [
     "Drain",
     "DrainThen",
     "Emulate",
+    "FabricDomain",
     "FabricKind",
+    "FairShare",
     "GpuSpec",
     "Grant",
     "Group",
@@ -106,12 +116,14 @@ __all__ = [
     "PoolSize",
     "PosixGroup",
     "PowerDomain",
+    "Preset",
     "Price",
     "Queue",
     "QueueLimits",
     "Reclaim",
     "Redundancy",
     "Role",
+    "SchedulerSpec",
     "Scope",
     "Share",
     "Site",
@@ -334,6 +346,7 @@ class ClusterSpec:
             Effect(CONTROLLER, "no job is in it"),
         ),
     )
+    scheduler: SchedulerSpec = field(default=SchedulerSpec(), metadata=part())
     budgets: tuple[Budget, ...] = field(
         default=(),
         metadata=rows(
@@ -354,6 +367,23 @@ class ClusterSpec:
     def queue(self, name: str) -> Queue:
         """The queue of that name; KeyError if there is none."""
         return _named(self.queues, name)
+
+    def domains_of(self, site: Site) -> dict[str, dict[str, tuple[str, ...]]]:
+        """Level -> domain -> its nodes, for every level of a site, from inside out.
+
+        A level of which the file tells nothing is as the next one outwards of which it does, and else one domain of the
+        site's name with all its nodes: nothing says that they stand apart. Untold, the innermost
+        level is each node by itself.
+        """
+        told = site.fabric.nodes_by_level()
+        nodes = tuple(node for pool in self.pools if pool.site == site.name for node in pool.nodes)
+        outer = {site.name: nodes}
+        found: dict[str, dict[str, tuple[str, ...]]] = {}
+        for level in reversed(site.fabric.levels):
+            alone: dict[str, tuple[str, ...]] = {node: (node,) for node in nodes if level == NODE_LEVEL}
+            outer = told.get(level) or alone or outer
+            found[level] = outer
+        return dict(reversed(found.items()))
 
     def site_of(self, pool: Pool) -> Site:
         """The site on which a pool stands."""

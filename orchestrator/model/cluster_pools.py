@@ -17,6 +17,7 @@ from orchestrator.model.cluster_words import (
     Market,
     PlacementGroup,
 )
+from orchestrator.model.mig import MigLayout
 from orchestrator.model.written import Effect, Form, covered, entries, identity, leaf, members, part, rows
 
 CONTROLLER, IN_PLACE = UpdateClass.CONTROLLER, UpdateClass.IN_PLACE
@@ -24,6 +25,7 @@ RECONFIGURE, REPLACE = UpdateClass.RECONFIGURE, UpdateClass.REPLACE
 DEVICES = "running work holds the devices that change"
 LIBRARIES = "running work has the old version loaded"
 SHAPE = "the agent reports it anew; running work keeps what it has"
+KEPT = "it counts for work that starts from now on"
 ROLLING = "it counts from the next change on"
 DEFAULT_ROOT_VOLUME = 200 * 2**30  # bytes; images with drivers and CUDA take 60 to 100 GiB of it
 BUYING = "it counts for what is bought or given back from now on"
@@ -33,7 +35,8 @@ BUYING = "it counts for what is bought or given back from now on"
 class GpuSpec:
     """The GPUs of every node of a pool. `memory` (bytes) and `max_watts` 0: what the catalog says of the model.
 
-    `others`: models that a bought node may have instead, since the pool's offerings name several types.
+    `others`: models that a bought node may have instead, since the pool's offerings name several types. `mig`: they are
+    divided into MIG instances as `layout` says, and nothing else runs on them.
     """
 
     model: str = field(metadata=leaf(RECONFIGURE, DEVICES, form=Form.MODELS, also="others"))
@@ -42,6 +45,8 @@ class GpuSpec:
     memory: int = field(default=0, metadata=leaf(IN_PLACE, SHAPE, form=Form.BYTES))
     max_watts: int = field(default=0, metadata=leaf(CONTROLLER, form=Form.WHOLE))
     others: tuple[str, ...] = field(default=(), metadata=covered("model"))
+    mig: bool = field(default=False, metadata=leaf(RECONFIGURE, DEVICES, form=Form.FLAG, given=True))
+    layout: MigLayout | None = field(default=None, metadata=covered("mig"))
 
     def models(self) -> tuple[str, ...]:
         """Every model that a node may have."""
@@ -132,6 +137,7 @@ class Pool:
 
     `cores` and `memory` (bytes) of a node: 0 means that nobody said, and the node's own report counts. On an aws site
     `nodes` are fixed ones, `image` is as for the site, `root_volume` in bytes (0: DEFAULT_ROOT_VOLUME).
+    `keep_*_per_gpu`: cores and bytes for each GPU of a node that work without GPUs never gets.
     """
 
     name: str = field(metadata=identity())
@@ -146,6 +152,8 @@ class Pool:
     gpu: GpuSpec | None = field(default=None, metadata=part())
     cores: int = field(default=0, metadata=leaf(IN_PLACE, SHAPE, form=Form.WHOLE))
     memory: int = field(default=0, metadata=leaf(IN_PLACE, SHAPE, form=Form.BYTES))
+    keep_cores_per_gpu: int = field(default=0, metadata=leaf(CONTROLLER, KEPT, form=Form.WHOLE))
+    keep_memory_per_gpu: int = field(default=0, metadata=leaf(CONTROLLER, KEPT, form=Form.BYTES))
     labels: tuple[tuple[str, str], ...] = field(default=(), metadata=entries(CONTROLLER))
     fabric: PoolFabric = field(default=PoolFabric(), metadata=part())
     software: Software = field(default=Software(), metadata=part())

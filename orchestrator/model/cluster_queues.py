@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orchestrator.model.change import UpdateClass
-from orchestrator.model.cluster_words import AtLimit, Reclaim, Role
+from orchestrator.model.cluster_words import AtLimit, FairShare, Preset, Reclaim, Role
 from orchestrator.model.written import Effect, Form, identity, leaf, part, rows
 
 CONTROLLER = UpdateClass.CONTROLLER
@@ -27,6 +27,20 @@ class Share:
     gpus: int = field(metadata=leaf(CONTROLLER, PASS, form=Form.WHOLE, given=True))
     pool: str = field(default="", metadata=identity())
     gpu_model: str = field(default="", metadata=identity())
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSpec:
+    """How the scheduler decides. `half_life_s`: after so long, a GPU-hour counts half in the fair share (with `decay`);
+    `kept_jobs`: for so many blocked jobs, first in order, nodes are kept."""
+
+    fair_share: FairShare = field(default=FairShare.INSTANT, metadata=leaf(CONTROLLER, PASS, given=True))
+    half_life_s: int = field(
+        default=7 * 86400,
+        metadata=leaf(CONTROLLER, PASS, key="half_life", form=Form.SECONDS, given=True),
+    )
+    placement: Preset = field(default=Preset.STANDARD, metadata=leaf(CONTROLLER, PASS, given=True))
+    kept_jobs: int = field(default=8, metadata=leaf(CONTROLLER, PASS, form=Form.WHOLE, given=True))
 
 
 def _limit(key: str = "", form: Form = Form.WHOLE) -> int:
@@ -48,7 +62,8 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A place in the quota tree. `borrow_limit` counts beyond the guarantee; without one for a pool, none is set."""
+    """A place in the quota tree. `borrow_limit` counts beyond the guarantee; without one for a pool, none is set.
+    `lending_limit` is how much of the guarantee others may use; without one for a pool, all of it."""
 
     name: str = field(metadata=identity())
     parent: str = field(default="", metadata=leaf(CONTROLLER, PASS))
@@ -56,6 +71,9 @@ class Queue:
         default=(), metadata=rows(TAKEN_OVER, TAKEN_OVER, by=("pool", "gpu_model"))
     )
     borrow_limit: tuple[Share, ...] = field(
+        default=(), metadata=rows(TAKEN_OVER, TAKEN_OVER, by=("pool", "gpu_model"))
+    )
+    lending_limit: tuple[Share, ...] = field(
         default=(), metadata=rows(TAKEN_OVER, TAKEN_OVER, by=("pool", "gpu_model"))
     )
     weight: int = field(default=1, metadata=leaf(CONTROLLER, PASS, form=Form.WHOLE, given=True))

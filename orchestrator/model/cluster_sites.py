@@ -49,13 +49,46 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
+class FabricDomain:
+    """A domain of a level other than `unit`: what it holds, domains of the level inside it and nodes, by name."""
+
+    level: str = field(metadata=identity())
+    name: str = field(metadata=identity())
+    members: tuple[str, ...] = field(metadata=leaf(CONTROLLER, STAYS, key=VALUE, form=Form.NODES))
+
+
+NODE_LEVEL = "nvlink"  # the innermost level: a node by itself, where the file tells of no larger domains
+UNIT_LEVEL = "unit"  # the level that `SiteFabric.units` tells of
+
+
+@dataclass(frozen=True, slots=True)
 class SiteFabric:
-    """Topology level names from inside out, and the units that people declared."""
+    """Topology level names from inside out, the units that people declared, and what lies around them."""
 
     levels: tuple[str, ...] = field(default=(), metadata=leaf(CONTROLLER, STAYS, form=Form.RANKED))
     units: tuple[Unit, ...] = field(
         default=(), metadata=rows(Effect(CONTROLLER, STAYS), Effect(CONTROLLER, STAYS), table=True)
     )
+    domains: tuple[FabricDomain, ...] = field(
+        default=(),
+        metadata=rows(Effect(CONTROLLER, STAYS), Effect(CONTROLLER, STAYS), by=("level", "name"), table=True),
+    )
+
+    def nodes_by_level(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        """Level -> domain -> its nodes, for the levels of which anything is declared; domains in the order of names.
+
+        The level inside is the nearest one of which anything is declared."""
+        found: dict[str, dict[str, tuple[str, ...]]] = {
+            UNIT_LEVEL: {unit.name: unit.nodes for unit in self.units}
+        }
+        inner: dict[str, tuple[str, ...]] = {}
+        for level in self.levels:
+            mine = {one.name: one.members for one in self.domains if one.level == level}
+            for name, members in mine.items():
+                nodes = (node for member in members for node in inner.get(member, (member,)))
+                found.setdefault(level, {})[name] = tuple(nodes)
+            inner = found.get(level) or inner
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,3 +140,18 @@ class Role(Word):
     SUBMIT = "submit"
     OPERATOR = "operator"
     ADMIN = "admin"
+
+
+class FairShare(Word):
+    """What decides between queues, and between people of one queue whose jobs have the same priority."""
+
+    OFF = "off"  # priority, then submit order, over all queues alike
+    INSTANT = "instant"  # who holds the fewest GPUs for their weight
+    DECAY = "decay"  # who has used the fewest GPU-hours for their weight; older ones count less
+
+
+class Preset(Word):
+    """How nodes are weighed against each other when several take a job."""
+
+    STANDARD = "standard"  # for clusters where work ends: whole nodes are kept free
+    FILLING = "filling"  # for clusters that fill up with work that stays

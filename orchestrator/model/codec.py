@@ -12,10 +12,11 @@ tuple[X, ...], list[X], fixed tuples, dict[str, X] and dict[int, X]. Coders are 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from itertools import repeat
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -59,13 +60,13 @@ def _encoder(cls: type) -> Coder:
     if is_dataclass(cls):
         return _dataclass_encoder(cls)
     if issubclass(cls, (tuple, list)):
-        return lambda value: [encode(item) for item in value]
+        return lambda value: [item if type(item) in _SCALARS else encode(item) for item in value]
     if issubclass(cls, dict):
         return lambda value: {str(key): encode(item) for key, item in value.items()}
     return lambda value: value
 
 
-_SCALARS = (int, str, bool, float, type(None))
+_SCALARS = frozenset({int, str, bool, float, type(None)})
 
 
 def _dataclass_encoder(cls: type) -> Coder:
@@ -160,12 +161,20 @@ def _tuple_decoder(args: tuple[Any, ...]) -> Coder:
             raise CodecError("", f"expected {len(coders)} items, got {_kind(value)}")
         if len(value) != len(coders):
             raise CodecError("", f"expected {len(coders)} items, got {len(value)}")
-        return tuple(
-            _inside(coder, item, f"[{index}]")
-            for index, (coder, item) in enumerate(zip(coders, value, strict=True))
-        )
+        return _each(coders, value)
 
     return run
+
+
+def _each(coders: Iterable[Coder], value: Sequence[Any]) -> tuple[Any, ...]:
+    """Items, each by its own coder. An error's place is made when there is one, not for each of millions of items."""
+    found: list[Any] = []
+    try:
+        for coder, item in zip(coders, value, strict=False):
+            found.append(coder(item))
+    except CodecError as error:
+        raise error.inside(f"[{len(found)}]") from None
+    return tuple(found)
 
 
 def _items_decoder(item_hint: Any, make: Callable[[Any], Any]) -> Coder:
@@ -174,7 +183,8 @@ def _items_decoder(item_hint: Any, make: Callable[[Any], Any]) -> Coder:
     def run(value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
             raise CodecError("", f"expected a list, got {_kind(value)}")
-        return make([_inside(coder, item, f"[{index}]") for index, item in enumerate(value)])
+        found = _each(repeat(coder), value)
+        return found if make is tuple else make(found)
 
     return run
 
@@ -199,7 +209,15 @@ def _dict_decoder(key_hint: Any, item_hint: Any) -> Coder:
 def _named_tuple_decoder(cls: type) -> Coder:
     hints = tuple(get_type_hints(cls).values())
     inner = _tuple_decoder(hints)
-    return lambda value: cls(*inner(value))
+    make: Coder = cls._make  # type: ignore[attr-defined]
+
+    def run(value: Any) -> Any:
+        # What is right needs no coder for each item. Ids are most of what an agent tells.
+        if type(value) is list and tuple(map(type, value)) == hints:
+            return make(value)
+        return cls(*inner(value))
+
+    return run
 
 
 def _dataclass_decoder(cls: type) -> Coder:
@@ -212,9 +230,9 @@ def _dataclass_decoder(cls: type) -> Coder:
             raise CodecError("", f"expected an object, got {_kind(value)}")
         if not coders:  # built at first use: a class may hold a tuple of itself
             coders.update({f.name: _decoder(hints[f.name]) for f in fields(cls)})
-        missing = [name for name in required if name not in value]
-        if missing:
-            raise CodecError(missing[0], "missing")
+        for name in required:
+            if name not in value:
+                raise CodecError(name, "missing")
         return cls(**_decode_fields(coders, value))
 
     return run
@@ -222,7 +240,16 @@ def _dataclass_decoder(cls: type) -> Coder:
 
 def _decode_fields(coders: dict[str, Coder], value: dict[str, Any]) -> dict[str, Any]:
     """Of the fields that this reader knows: others are a newer writer's."""
-    return {name: _inside(coders[name], item, name) for name, item in value.items() if name in coders}
+    found: dict[str, Any] = {}
+    name = ""
+    try:
+        for name, item in value.items():
+            coder = coders.get(name)
+            if coder is not None:
+                found[name] = coder(item)
+    except CodecError as error:
+        raise error.inside(name) from None
+    return found
 
 
 def _inside(coder: Coder, item: Any, key: str) -> Any:

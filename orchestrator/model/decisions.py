@@ -7,7 +7,7 @@ them), controller (turns them into events). Book, unbook, plan_start, preempt, r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from orchestrator.model.attempt import Placement
 from orchestrator.model.capacity import Offer
@@ -75,8 +75,26 @@ class Release:
 CapacityDecision = Buy | Cordon | Uncordon | Release
 
 
-class Reporter(Protocol):
-    """Where a pass tells what it did, so that the core logs nothing itself."""
+class Reasons(Protocol):
+    """Why classes of jobs wait, made when somebody asks, as a pass has left things."""
 
-    def class_blocked(self, key: object, reason: Reason) -> None:
-        """No job of this class starts now."""
+    @property
+    def left_over(self) -> bool:
+        """Whether the pass ran out of its work budget and came further than the one before: the next one goes on."""
+
+    def get(self, key: Any) -> Reason | None:
+        """The reason of a class; None if the pass knows none."""
+
+
+class Reporter(Protocol):
+    """Where a pass of the scheduler tells what it did, so that the core logs nothing itself."""
+
+    def waiting(self, reasons: Reasons) -> None:
+        """Once in a pass that looked at anything: why those wait that wait now."""
+
+
+class CapacityReporter(Protocol):
+    """Where a pass over capacity tells what it did."""
+
+    def class_blocked(self, key: Any, reason: Reason) -> None:
+        """Capacity for this class is not bought now, or comes."""

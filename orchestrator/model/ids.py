@@ -1,17 +1,40 @@
 """How things are numbered: jobs, attempts, units.
 
-Comes in: integers. Goes out: the text forms of DESIGN's ids (`1234/2`, `gangline-1234-2`) and back; the form of a
-cluster's uid.
+Comes in: integers. Goes out: the text forms of DESIGN's ids (`1234_7`, `1234/2`, `gangline-1234-2`) and back; the form
+of a cluster's uid.
 Called by: every room that prints or parses an id.
 """
 
 from __future__ import annotations
 
+import re
 import string
 from typing import NamedTuple
 
 UID_SIGNS, UID_LENGTH = string.ascii_lowercase + string.digits, 12  # docs/decisions/0003-aws.md
 UID_FORM = f"{UID_LENGTH} small letters and digits"
+
+
+class JobRef(NamedTuple):
+    """A job as people name it: `job` 1234, or the `task` with index 7 of array 1234."""
+
+    job: int
+    task: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.job) if self.task is None else f"{self.job}_{self.task}"
+
+
+MOST_JOB = 10**15 - 1  # so that ids fit the numbers of JSON
+JOB_FORM = r"[1-9][0-9]{0,14}(?:_(?:0|[1-9][0-9]{0,8}))?"
+
+
+def parse_job(text: str) -> JobRef:
+    """`"1234"` or `"1234_7"`; ValueError with the text if it is neither."""
+    if not re.fullmatch(JOB_FORM, text, re.ASCII):
+        raise ValueError(f"not a job id: {text!r} (a job is written 1234, a task of an array 1234_7)")
+    job, _, task = text.partition("_")
+    return JobRef(int(job), int(task) if task else None)
 
 
 class AttemptId(NamedTuple):

@@ -15,7 +15,8 @@ from orchestrator.model.ids import AttemptId
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One GPU: `slot` is its place in PCI order, `memory` in bytes. `emulated` ones exist on paper only."""
+    """One GPU: `slot` is its place in PCI order, `memory` in bytes; `numa` is the NUMA node that it hangs on, -1 where
+    nobody says. `emulated` ones exist on paper only."""
 
     slot: int
     model: str
@@ -23,6 +24,7 @@ class Device:
     uuid: str = ""
     pci: str = ""
     emulated: bool = False
+    numa: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from orchestrator.model.base import Word
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.instance import Ending
 from orchestrator.model.job import JobSpec, Owner
+from orchestrator.model.mig import MigInstance
 from orchestrator.model.node import NodeFacts
 
 PROTOCOL = 1  # a controller answers its own number and the one before it
@@ -72,6 +73,7 @@ class GangPart:
     address: str
     first_rank: int
     tasks: int
+    group: int = 0  # as in `Placement`
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,16 @@ class Launch:
     master_port: int = 0
     cluster: str = ""
     submitted_us: int = 0
+    milli: tuple[int, ...] = ()  # as in `Placement`, here and below: empty where the slots are whole devices
+    device_bytes: tuple[int, ...] = ()
+    instances: tuple[MigInstance, ...] = ()
+    array: int = 0  # id of the array that the job is a task of; 0: of none
+    array_index: int = 0
+
+    @property
+    def devices(self) -> int:
+        """How many devices it has: GPUs, or MIG instances of them."""
+        return len(self.instances) or len(self.slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +189,7 @@ class SyncAnswer:
 
     epoch: int
     acked: int
-    revision: str = ""  # names this very `desired`; an agent sends it back as `seen`
+    revision: str = ""  # names what of `desired` is news to the node; an agent sends it back as `seen`
     desired: tuple[Desired, ...] = ()
     lease_s: int = 180
     poll_s: int = 90

@@ -76,7 +76,8 @@ class Part:
 class Rows:
     """Things of one kind, told apart by the fields in `by`; `ordered` ones by their place, since the order is a policy.
 
-    `table`: the file has a mapping from their names. `elsewhere`: they stand in another file (the inventory).
+    `table`: the file has a mapping from their names, one inside the other where `by` has several. `elsewhere`: they
+    stand in another file (the inventory).
     """
 
     added: Effect
@@ -251,7 +252,8 @@ def _patterns(cls: type, path: str, row: Rows | None, elsewhere: bool) -> Iterat
         elif isinstance(written, Rows):
             far = elsewhere or written.elsewhere
             yield Pattern(here, written.added, written.removed, leaf=False, elsewhere=far)
-            yield from _patterns(_inner(slot), here + (".*" if written.table else "[]"), written, far)
+            inside = ".*" * len(written.by) if written.table else "[]"
+            yield from _patterns(_inner(slot), here + inside, written, far)
         elif isinstance(written, Members):
             yield Pattern(here, written.added, written.removed, leaf=True, elsewhere=elsewhere)
         elif isinstance(written, Entries):

@@ -9,6 +9,7 @@ place, after what both have in front and at the end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ from orchestrator.model.written import (
     place,
 )
 from orchestrator.planning.values import flow, is_absent, label, path_key, slots_in, text_of, value_at
+
+_ROW = re.compile(r"(\[\]|(\.\*)+)$")  # the end of a row's pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,14 @@ class _Here:
     def inside(self, key: str) -> _Here:
         return _Here(place(self.path, key), place(self.pattern, key), self.rows)
 
-    def row(self, name: str, pair: Pair, table: bool) -> _Here:
-        if table:
-            return _Here(self.path + path_key(name), f"{self.pattern}.*", (*self.rows, pair))
+    def row(self, name: str, pair: Pair) -> _Here:
         return _Here(f"{self.path}[{name}]", f"{self.pattern}[]", (*self.rows, pair))
+
+    def entry(self, by: tuple[str, ...], pair: Pair) -> _Here:
+        """A row of a table: the file has a mapping for each part of what tells it apart, one inside the other."""
+        keys = [str(getattr(pair.old or pair.new, one)) for one in by]
+        path = self.path + "".join(path_key(key) for key in keys)
+        return _Here(path, self.pattern + ".*" * len(keys), (*self.rows, pair))
 
     def case(self, old: Any, new: Any, old_text: str, new_text: str) -> Case:
         """A difference here; an empty text means that there is nothing."""
@@ -148,7 +155,7 @@ def _named(written: Rows, old: tuple[Any, ...], new: tuple[Any, ...], here: _Her
     before, after = _by_label(written, old), _by_label(written, new)
     for name in sorted(before | after):
         pair = Pair(before.get(name), after.get(name))
-        yield from _row(pair, here.row(name, pair, written.table))
+        yield from _row(pair, here.entry(written.by, pair) if written.table else here.row(name, pair))
 
 
 def _by_label(written: Rows, things: tuple[Any, ...]) -> dict[str, Any]:
@@ -174,7 +181,7 @@ def _row(pair: Pair, here: _Here) -> Iterator[Case]:
 def _whole_row(pair: Pair, here: _Here) -> Case:
     old_text = "" if pair.old is None else flow(pair.old)
     new_text = "" if pair.new is None else flow(pair.new)
-    outer = here.pattern.removesuffix(".*").removesuffix("[]")
+    outer = _ROW.sub("", here.pattern)
     return _Here(here.path, outer, here.rows).case(pair.old, pair.new, old_text, new_text)
 
 
@@ -188,7 +195,7 @@ def _ordered(old: tuple[Any, ...], new: tuple[Any, ...], here: _Here) -> Iterato
     was, will = old[front : len(old) - end], new[front : len(new) - end]
     for index in range(max(len(was), len(will))):
         pair = Pair(was[index] if index < len(was) else None, will[index] if index < len(will) else None)
-        yield from _row(pair, here.row(str(front + index), pair, table=False))
+        yield from _row(pair, here.row(str(front + index), pair))
 
 
 def _common(old: tuple[Any, ...], new: tuple[Any, ...]) -> int:

@@ -129,11 +129,20 @@ def _item(slot: Slot, value: Any) -> Iterator[tuple[str, str]]:
             yield slot.key, "{" + inner + "}"
 
 
+def _table(entries: list[tuple[tuple[str, ...], str]]) -> str:
+    """Texts by their keys, as mappings one inside the other."""
+    inner: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    for (first, *rest), text in entries:
+        inner.setdefault(first, []).append((tuple(rest), text))
+    found = (f"{key}: {held[0][1] if not held[0][0] else _table(held)}" for key, held in inner.items())
+    return "{" + ", ".join(found) + "}"
+
+
 def _rows(written: Rows, value: tuple[Any, ...]) -> str:
     if written.elsewhere:
         return f"{len(value)} hosts"
     if written.table:
-        return "{" + ", ".join(f"{row.name}: {flow(row)}" for row in value) + "}"
+        return _table([(tuple(getattr(row, one) for one in written.by), flow(row)) for row in value])
     return (
         "["
         + ", ".join(

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.model.cluster import ClusterSpec, Emulate, Pool, SiteKind
+from orchestrator import catalog
+from orchestrator.model.cluster import ClusterSpec, Emulate, GpuSpec, Pool, SiteKind
 from orchestrator.model.errors import Conflict
 from orchestrator.provision.daemons import Daemon, Daemons
 from orchestrator.provision.files import private_folder, write_whole
@@ -60,7 +61,7 @@ def agent_config(node: LocalNode, url: str, home: Path) -> dict[str, Any]:
     """The config of a node's agent: it speaks to `url`, keeps everything below `home`, runs jobs as its own user."""
     gpu = node.pool.gpu
     gpus: dict[str, Any] = (
-        {"emulate": str(gpu.emulate), "model": gpu.model, "count": gpu.count, "memory": gpu.memory}
+        {"emulate": str(gpu.emulate), "model": gpu.model, "count": gpu.count, "memory": _memory(gpu)}
         if gpu
         else {}
     )
@@ -76,6 +77,12 @@ def agent_config(node: LocalNode, url: str, home: Path) -> dict[str, Any]:
         "memory": node.pool.memory,
         "run_as_self": True,
     }
+
+
+def _memory(gpu: GpuSpec) -> int:
+    """Bytes that an emulated GPU has: what the file says, else what the catalog knows of the model; 0: unknown."""
+    known = catalog.load().gpus.get(gpu.model)
+    return gpu.memory or (known.memory if known is not None else 0)
 
 
 class LocalSite:

@@ -4,6 +4,7 @@ Comes in: State, policy, the time, a work budget, a Reporter. Goes out: decision
 controller (once per pass), simulate (the same with a virtual clock).
 """
 
-from orchestrator.scheduler.cycle import Policy, decide
+from orchestrator.scheduler.cycle import decide
+from orchestrator.scheduler.policy import Policy, policy_of
 
-__all__ = ["Policy", "decide"]
+__all__ = ["Policy", "decide", "policy_of"]

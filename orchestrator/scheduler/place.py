@@ -1,247 +1,270 @@
-"""Where a gang fits now: best fit by free devices, within one pool, with exact device slots.
+"""Where a gang goes now, with exact device slots.
 
-Comes in: State (as the pass has changed it so far), a job. Goes out: placements in gang order, pool by pool, or
-`Blocked` with the reason. Called by: cycle.
+Comes in: State (as the pass has changed it so far), a shape, the pools that are open to it. Goes out: the rows that it
+takes with their units, placements in gang order, a rendezvous port. Called by: cycle.
 
-Best fit: the open nodes with the fewest free devices that suffice, in the order of the spec; a gang counted in tasks
-is packed on as few nodes as possible. All ties go by node order, so equal states give equal placements.
+A gang stays within one pool, on nodes with the same software and one job network. Of pools that take it, the one where
+it costs least comes first, then the order of the file. Equal states give equal placements: the last tie rule is the
+row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from collections.abc import Container
 from typing import NamedTuple
 
-from orchestrator.ledger.capacity import NodeCapacity, PoolCapacity, lowest
-from orchestrator.ledger.records import Job
+import numpy as np
+
+from orchestrator.ledger.capacity import Capacity, Rows
+from orchestrator.ledger.power import Headroom
 from orchestrator.ledger.state import State
 from orchestrator.model.attempt import Placement
 from orchestrator.model.job import JobSpec, LaunchKind
-from orchestrator.model.need import Need, need_of, pools_for
-from orchestrator.model.reasons import Reason, reason
+from orchestrator.model.need import Need, devices_of, gangs_of, need_of, pools_for
+from orchestrator.scheduler import segments, waste
+from orchestrator.scheduler.domains import Candidates, choose
+from orchestrator.scheduler.memory import Memory
+from orchestrator.scheduler.segments import Segments
+from orchestrator.scheduler.shapes import NO_ROOM, Costs, Shape, milli_of
+from orchestrator.scheduler.spend import Money, choose_paid
+from orchestrator.scheduler.watts import Within, choose_within, new_gpus
 
-Chosen = list[tuple[NodeCapacity, int]]  # nodes with the units that each takes
-
-
-class Option(NamedTuple):
-    """A pool that takes the gang now, and how."""
-
-    pool: str
-    placements: tuple[Placement, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """It does not fit now. `pools` are those that it may keep for itself: with their work gone, it would fit."""
-
-    reason: Reason
-    pools: tuple[str, ...] = ()
+Chosen = list[tuple[int, int]]  # rows in gang order, and the units that each gives
 
 
-def options(state: State, job: Job) -> list[Option]:
-    """One placement for each pool where the gang fits now: the pool that loses least by it first, then spec order."""
-    need = need_of(job.spec)
-    found: list[tuple[int, int, Option]] = []
-    for number, pool in enumerate(_candidates(state, job.spec)):
-        chosen = _spread(pool, need) if need.spread else _pack(pool, need)
-        if chosen:
-            parts = tuple(_placement(node, need, units) for node, units in chosen)
-            found.append((_left_over(need, chosen), number, Option(pool.name, parts)))
-    found.sort(key=lambda row: row[:2])
-    return [option for _, _, option in found]
+class Levels(NamedTuple):
+    """The levels between which a gang looks for a domain: `last` past all of them means that none is required."""
+
+    first: int
+    last: int
 
 
-def why_not(state: State, job: Job) -> Blocked:
-    """Why no pool takes the gang now, in the pool where it comes closest."""
-    return _why(state, need_of(job.spec), list(_candidates(state, job.spec)))
+def find(
+    state: State, memory: Memory, shape: Shape, pools: tuple[str, ...], money: Money | None = None
+) -> Chosen | None:
+    """Rows for the whole gang in one of these pools, or None; as far as `money` goes, where it may be short. What did
+    not fit before is counted first: that takes a tenth of the time of what it would cost where."""
+    if memory.closed[shape.number] and not _may_fit(state.capacity, memory, shape, pools):
+        return None
+    need, costs = shape.need, shape.sync(state.capacity)
+    if need.units == 1:
+        if state.power is not None and shape.lights:
+            costs = _affordable(state.power.room, state.capacity, shape, costs)
+        if money is not None:
+            costs = _paid(money, shape, costs)
+        row = _cheapest(memory, costs, shape, pools)
+        return None if row is None else [(row, 1)]
+    best: tuple[int, Chosen] | None = None
+    for pool in pools:
+        found = candidates(state, memory, shape, pool)
+        if not len(found.rows):
+            continue
+        within = Within(state.power.room, state.capacity) if state.power is not None else None
+        chosen = pick(memory, shape, pool, found, within=within, money=money)
+        if chosen is None:
+            continue
+        cost = int(chosen.costs.astype(np.int64).sum())
+        if best is None or cost < best[0]:
+            order = _gang_order(memory, shape, pool, chosen)
+            best = cost, list(zip(chosen.rows[order].tolist(), chosen.units[order].tolist(), strict=True))
+    return best[1] if best is not None else None
 
 
-def _candidates(state: State, spec: JobSpec) -> Iterator[PoolCapacity]:
-    for pool in pools_for(state.cluster, spec) if state.cluster else ():
-        if pool.name in state.capacity.pools:
-            yield state.capacity.pools[pool.name]
+def _may_fit(capacity: Capacity, memory: Memory, shape: Shape, pools: tuple[str, ...]) -> bool:
+    """Whether some pool has as many units free as the gang wants, wherever they are."""
+    homes = (shape.homes(capacity, pool, memory.rows_of(pool))[0] for pool in pools)
+    return any(int(shape.units_on(capacity, rows).sum()) >= shape.need.units for rows in homes)
 
 
-def _left_over(need: Need, chosen: Chosen) -> int:
-    """Devices left free on the nodes taken: what the choice breaks off. Work without GPUs counts all of them."""
-    return sum(node.free.bit_count() - need.gpus * units for node, units in chosen)
+def as_candidates(chosen: Chosen) -> Candidates:
+    """The same as arrays, without costs."""
+    rows, units = (np.array(column, np.int64) for column in zip(*chosen, strict=True))
+    return Candidates(rows, units, np.zeros(len(rows), np.int32))
 
 
-# --- one pool -------------------------------------------------------------------------------------------------
+def _affordable(room: Headroom, capacity: Capacity, shape: Shape, costs: Costs) -> Costs:
+    """The costs, but for rows whose power domains do not carry what a unit would light."""
+    rows = np.flatnonzero(costs < NO_ROOM)
+    dark = room.gpus(rows) < new_gpus(shape, capacity, rows, np.ones(len(rows), np.int64))
+    costs = costs.copy()
+    costs[rows[dark]] = NO_ROOM
+    return costs
 
 
-def _spread(pool: PoolCapacity, need: Need) -> Chosen:
-    """Every unit on a node of its own: the fullest nodes that still suffice. Empty if they are too few."""
-    chosen: Chosen = []
-    for node in _ascending(pool, need.gpus):
-        if _units_on(node, need):
-            chosen.append((node, 1))
-            if len(chosen) == need.units:
-                return _in_gang_order(chosen)
-    return []
+def _paid(money: Money, shape: Shape, costs: Costs) -> Costs:
+    """The costs, but for rows where a unit would pass a budget."""
+    rows = np.flatnonzero(costs < NO_ROOM)
+    costs = costs.copy()
+    costs[rows[money.too_dear(shape, rows)]] = NO_ROOM
+    return costs
 
 
-def _in_gang_order(chosen: Chosen) -> Chosen:
-    return sorted(chosen, key=lambda pair: pair[0].order)
+def pick(
+    memory: Memory,
+    shape: Shape,
+    pool: str,
+    found: Candidates,
+    *,
+    alike: bool = True,
+    within: Within | None = None,
+    money: Money | None = None,
+) -> Candidates | None:
+    """Of these rows of a pool those that the gang takes, close together as it wants it and of one set of software; None
+    if it can't have that. Not `alike`: whatever software they have. `within`, `money`: as far as those go."""
+    sets = memory.software[found.rows]
+    if alike and shape.need.units > 1 and len(sets) and (sets != sets[0]).any():
+        return _of_one_set(memory, shape, pool, found, within, money)
+    levels = tuple(level.of for level in memory.topology.levels.get(pool, ()))
+    span, parts = span_of(memory, shape, pool), segments_of(memory, shape, pool)
+
+    def choosing(some: Candidates) -> Candidates | None:
+        if parts is None:
+            return choose(some, shape.need.units, levels, *span)
+        return segments.choose(some, shape.need.units, levels, *span, parts)
+
+    home = levels[span.last] if span.last < len(levels) else None
+
+    def powered(some: Candidates) -> Candidates | None:
+        if within is None or not shape.lights:
+            return choosing(some)
+        return choose_within(within, shape, some, choosing, home)
+
+    return powered(found) if money is None else choose_paid(money, shape, found, powered, home)
 
 
-def _pack(pool: PoolCapacity, need: Need) -> Chosen:
-    """As few nodes as possible: the emptiest ones first, the rest on the fullest node that takes it."""
-    left = need.units
-    chosen: Chosen = []
-    used: set[int] = set()
-    for node in _descending(pool, need.gpus):
-        whole = _smallest_for(pool, need, left, used)
-        if whole is not None:
-            return _in_gang_order([*chosen, (whole, left)])
-        units = min(left, _units_on(node, need))
-        if units and node.order not in used:
-            chosen.append((node, units))
-            used.add(node.order)
-            left -= units
-    return []
+def _of_one_set(
+    memory: Memory,
+    shape: Shape,
+    pool: str,
+    found: Candidates,
+    within: Within | None,
+    money: Money | None,
+) -> Candidates | None:
+    """While a change goes through a pool its nodes differ: the set where the gang costs least, then that of the first
+    node."""
+    sets, best = memory.software[found.rows], None
+    for number in dict.fromkeys(sets.tolist()):
+        chosen = pick(memory, shape, pool, found.of(sets == number), within=within, money=money)
+        cost = int(chosen.costs.astype(np.int64).sum()) if chosen is not None else 0
+        if chosen is not None and (best is None or cost < best[0]):
+            best = cost, chosen
+    return best[1] if best is not None else None
 
 
-def _smallest_for(pool: PoolCapacity, need: Need, units: int, used: set[int]) -> NodeCapacity | None:
-    for node in _ascending(pool, need.gpus * units):
-        if node.order not in used and _units_on(node, need) >= units:
-            return node
-    return None
+def segments_of(memory: Memory, shape: Shape, pool: str) -> Segments | None:
+    """How the gang falls into segments there; None if it is in one piece, or they need not stand closer than all of it:
+    within a site it stays anyway."""
+    wish = shape.key.topology
+    level = memory.topology.at(pool, wish.segment_level) if wish.segment_nodes else -1
+    return Segments(level, wish.segment_nodes) if level >= 0 else None
 
 
-def _ascending(pool: PoolCapacity, gpus: int) -> Iterator[NodeCapacity]:
-    """Open nodes with at least so many free devices, fewest first, then by order."""
-    for bucket in pool.buckets[gpus:]:
-        for order in bucket:
-            yield pool.nodes[order]
+def _gang_order(memory: Memory, shape: Shape, pool: str, chosen: Candidates) -> Rows:
+    parts = segments_of(memory, shape, pool)
+    if parts is None:
+        return np.argsort(chosen.rows, kind="stable")
+    return segments.in_order(chosen, tuple(level.of for level in memory.topology.levels[pool]), parts)
 
 
-def _descending(pool: PoolCapacity, gpus: int) -> Iterator[NodeCapacity]:
-    for bucket in reversed(pool.buckets[gpus:]):
-        for order in bucket:
-            yield pool.nodes[order]
+def _cheapest(memory: Memory, costs: np.ndarray, shape: Shape, pools: tuple[str, ...]) -> int | None:
+    """The row where a lone unit costs least."""
+    if len(pools) == len(shape.pools):
+        row = int(costs.argmin())
+        return row if costs[row] < NO_ROOM else None
+    best: tuple[int, int] | None = None
+    for pool in pools:
+        rows = memory.rows_of(pool)
+        row = int(rows[costs[rows].argmin()])
+        if costs[row] < NO_ROOM and (best is None or costs[row] < best[0]):
+            best = int(costs[row]), row
+    return best[1] if best is not None else None
 
 
-def _units_on(node: NodeCapacity, need: Need) -> int:
-    """How many units the free part of an open node takes."""
-    units = need.units
-    if need.gpus:
-        units = min(units, node.free.bit_count() // need.gpus)
-    if need.cores:
-        units = min(units, node.free_cores // need.cores)
-    if need.memory:
-        units = min(units, node.free_memory // need.memory)
-    return max(units, 0)
+def candidates(state: State, memory: Memory, shape: Shape, pool: str) -> Candidates:
+    """The rows of a pool that take at least one unit now."""
+    rows = memory.rows_of(pool)
+    costs = shape.sync(state.capacity)[rows]
+    ok = costs < NO_ROOM
+    rows, costs = rows[ok], costs[ok]
+    units = np.ones(len(rows), np.int64) if shape.need.spread else shape.units_on(state.capacity, rows)
+    return Candidates(rows, units, costs)
 
 
-def _placement(node: NodeCapacity, need: Need, units: int) -> Placement:
+def span_of(memory: Memory, shape: Shape, pool: str) -> Levels:
+    """The levels in which the gang looks for a domain; its pools have the one that it requires."""
+    topology, wish = memory.topology, shape.key.topology
+    count = len(topology.levels.get(pool, ()))
+    last = topology.at(pool, wish.required)
+    if last < 0:
+        last = count
+    first = max(topology.at(pool, wish.preferred), 0) if wish.preferred else topology.innermost(pool)
+    return Levels(min(first, last), last)
+
+
+def placements(state: State, shape: Shape, chosen: Chosen) -> tuple[Placement, ...]:
+    """Devices for each row, those of a unit close to each other; shares as `_shares` says; all of a node that is nobody
+    else's."""
+    need, capacity = shape.need, state.capacity
+    if shape.mig is not None:
+        lit_first, weights = state.power is not None, shape.scale.mig
+        parts = tuple(
+            shape.mig.take(capacity, row, units, weights, lit_first=lit_first) for row, units in chosen
+        )
+    elif need.shares:
+        parts = tuple(_shares(state, shape, row, units) for row, units in chosen)
+    else:
+        parts = tuple(
+            Placement(
+                node=capacity.names[row],
+                slots=capacity.nearest(row, need.gpus, units),
+                tasks=need.tasks * units,
+                cores=need.cores * units,
+                memory=need.memory * units,
+            )
+            for row, units in chosen
+        )
+    return tuple(capacity.all_of(part) for part in parts) if need.exclusive else parts
+
+
+def _shares(state: State, shape: Shape, row: int, units: int) -> Placement:
+    """Each unit's share on one device: the fullest that still takes it, then the lowest slot."""
+    need, capacity = shape.need, state.capacity
+    free = capacity.milli[row].tolist()
+    free_hand = units == 1 and state.power is None  # else first those that draw power already
+    first = waste.slots(shape.scale.tables, capacity, shape.ask, row) if free_hand else ()
+    left_bytes = capacity.device_bytes[row].tolist()
+    counts: dict[int, int] = {}
+    for _ in range(units):
+        slot = first[0] if first else _fullest(need, free, left_bytes)
+        free[slot] -= need.milli or 1  # by memory, whoever comes next needs one thousandth at least
+        left_bytes[slot] -= need.device_bytes
+        counts[slot] = counts.get(slot, 0) + 1
+    slots = tuple(sorted(counts))
     return Placement(
-        node=node.name,
-        slots=lowest(node.free, need.gpus * units),
+        node=capacity.names[row],
+        slots=slots,
         tasks=need.tasks * units,
         cores=need.cores * units,
         memory=need.memory * units,
+        milli=tuple(_milli_on(capacity, need, row, slot, counts[slot]) for slot in slots),
+        device_bytes=tuple(need.device_bytes * counts[slot] for slot in slots),
     )
 
 
-def could_fit(state: State, spec: JobSpec, without: Container[str]) -> bool:
-    """Whether the open nodes of some pool, less these, would take the gang if nothing else ran."""
-    need = need_of(spec)
-    for pool in _candidates(state, spec):
-        each = (_units_on_empty(node, need) for node in pool.nodes if node.open and node.name not in without)
-        if sum(min(units, 1) if need.spread else units for units in each) >= need.units:
-            return True
-    return False
+def _fullest(need: Need, free: list[int], left_bytes: list[int]) -> int:
+    """The device with the least left of those that take one more share, then the lowest slot."""
+    able = (at for at, milli in enumerate(free) if _takes(need, milli, left_bytes[at]))
+    return min(able, key=lambda at: (free[at], left_bytes[at], at))
 
 
-# --- why not --------------------------------------------------------------------------------------------------
+def _milli_on(capacity: Capacity, need: Need, row: int, slot: int, count: int) -> int:
+    """What so many shares of one device take of it: by memory, their part of it, or what is left."""
+    milli = need.milli or milli_of(need.device_bytes, int(capacity.device_memory[row, slot]))
+    return min(milli * count, int(capacity.milli[row, slot]))
 
 
-def _why(state: State, need: Need, tried: list[PoolCapacity]) -> Blocked:
-    """The reason in the pool where it comes closest, and the pools that it would fit once their work is gone."""
-    if not tried:
-        return Blocked(reason("wait.nodes-closed", pool="-", closed=0, all=0, why="no pool has such nodes"))
-    best = max(tried, key=lambda pool: _fit(pool, need))
-    fitting = tuple(pool.name for pool in tried if _fit_empty(pool, need, only_open=True) >= need.units)
-    if not fitting:
-        return Blocked(
-            _closed_reason(state, max(tried, key=lambda pool: _fit_empty(pool, need, only_open=False)))
-        )
-    return Blocked(_capacity_reason(best, need), fitting)
-
-
-def _fit(pool: PoolCapacity, need: Need) -> int:
-    """Units that fit now."""
-    each = (_units_on(node, need) for node in pool.nodes if node.open)
-    return sum(min(units, 1) if need.spread else units for units in each)
-
-
-def _fit_empty(pool: PoolCapacity, need: Need, *, only_open: bool) -> int:
-    """Units that would fit if nothing ran."""
-    total = 0
-    for node in pool.nodes:
-        if node.open or not only_open:
-            units = _units_on_empty(node, need)
-            total += min(units, 1) if need.spread else units
-    return total
-
-
-def _units_on_empty(node: NodeCapacity, need: Need) -> int:
-    units = need.units
-    if need.gpus:
-        units = min(units, node.total.bit_count() // need.gpus)
-    if need.cores:
-        units = min(units, node.cores // need.cores)
-    if need.memory:
-        units = min(units, node.memory // need.memory)
-    return units
-
-
-def _capacity_reason(pool: PoolCapacity, need: Need) -> Reason:
-    nodes = [node for node in pool.nodes if node.open]
-    free = sum(node.free.bit_count() for node in nodes)
-    taken = sum(node.total.bit_count() for node in nodes) - free
-    if not need.spread:
-        return reason(
-            "wait.tasks",
-            tasks=need.units,
-            gpus=need.gpus,
-            cores=need.cores,
-            memory=need.memory,
-            fit=_fit(pool, need),
-            pool=pool.name,
-            free=free,
-            taken=taken,
-        )
-    with_gpus = [node for node in nodes if node.free.bit_count() >= need.gpus]
-    shape: dict[str, str | int] = {"nodes": need.units, "open": len(nodes), "pool": pool.name}
-    if len(with_gpus) < need.units:
-        return reason("wait.gpus", gpus=need.gpus, fit=len(with_gpus), free=free, taken=taken, **shape)
-    with_cores = [node for node in with_gpus if node.free_cores >= need.cores]
-    if len(with_cores) < need.units:
-        return reason("wait.cores", cores=need.cores, fit=len(with_cores), **shape)
-    fit = sum(1 for node in with_cores if node.free_memory >= need.memory)
-    return reason("wait.memory", memory=need.memory, fit=fit, **shape)
-
-
-def _closed_reason(state: State, pool: PoolCapacity) -> Reason:
-    """How many nodes of the pool are closed, and for what."""
-    counts: dict[str, int] = {}
-    for capacity in pool.nodes:
-        node = state.nodes[capacity.name]
-        if not node.open:
-            why = str(node.marks[0].kind) if node.marks else str(node.contact)
-            why = {"never": "never heard of", "ok": "leaving"}.get(why, why)
-            counts[why] = counts.get(why, 0) + 1
-    words = ", ".join(f"{count} {why}" for why, count in sorted(counts.items()))
-    return reason(
-        "wait.nodes-closed",
-        pool=pool.name,
-        closed=sum(counts.values()),
-        all=len(pool.nodes),
-        why=words or "-",
-    )
+def _takes(need: Need, milli: int, left_bytes: int) -> bool:
+    return milli >= max(need.milli, 1) and left_bytes >= need.device_bytes
 
 
 # --- rendezvous -----------------------------------------------------------------------------------------------
@@ -272,3 +295,27 @@ def port_range(state: State, parts: tuple[Placement, ...]) -> tuple[int, int]:
         raise ValueError(f"node {parts[0].node} is in no pool of the cluster")
     network = state.cluster.site_of(pool).network
     return network.first_port, network.last_port
+
+
+def could_fit(state: State, spec: JobSpec, without: Container[str]) -> bool:
+    """Whether the open nodes of some pool, less these, would take the gang if nothing else ran."""
+    if spec.request.groups:
+        return all(could_fit(state, gang, without) for gang in gangs_of(spec))
+    need, capacity = need_of(spec), state.capacity
+    for pool in pools_for(state.cluster, spec) if state.cluster else ():
+        rows: Rows = np.array(capacity.pools.get(pool.name, ()), np.int64)
+        rows = np.array([row for row in rows if capacity.names[row] not in without], np.int64)
+        if not len(rows):
+            continue
+        rows = rows[capacity.open[rows]]
+        each = (
+            need.units_on(
+                devices_of(pool, need, int(capacity.gpus[row])),
+                int(capacity.cores[row]),
+                int(capacity.memory[row]),
+            )
+            for row in rows
+        )
+        if sum(each) >= need.units:
+            return True
+    return False

@@ -64,8 +64,14 @@ def cluster_spec(
         sites=_sorted(
             _site(one, hosts.get(one.name, ()), prices.get(one.name, ())) for one in document.sites
         ),
-        pools=_sorted(_with_gpu(_pool(one), catalog) for one in document.pools),
+        pools=_sorted(_with_gpu(_pool(one, catalog), catalog) for one in document.pools),
         queues=_sorted(_queue(one) for one in document.queues) or (m.Queue("default"),),
+        scheduler=m.SchedulerSpec(
+            document.scheduler.fair_share,
+            document.scheduler.half_life,
+            document.scheduler.placement,
+            document.scheduler.kept_jobs,
+        ),
         budgets=_sorted(_budget(one) for one in document.budgets),
         access=_access(document.access),
     )
@@ -169,7 +175,9 @@ def _network(one: NetworkDocument) -> m.Network:
 
 def _fabric(one: FabricDocument) -> m.SiteFabric:
     units = _sorted(m.Unit(name, nodes) for name, nodes in one.units.items())
-    return m.SiteFabric(tuple(one.levels), units)
+    named = ((level, name) for level in sorted(one.domains) for name in sorted(one.domains[level]))
+    domains = tuple(m.FabricDomain(level, name, one.domains[level][name]) for level, name in named)
+    return m.SiteFabric(tuple(one.levels), units, domains)
 
 
 def _power(one: PowerDocument) -> m.SitePower:
@@ -206,15 +214,17 @@ def _system(one: SystemDocument) -> m.System:
 # --- pools -----------------------------------------------------------------------------------------------------------
 
 
-def _pool(one: PoolDocument) -> m.Pool:
+def _pool(one: PoolDocument, catalog: Catalog) -> m.Pool:
     software = one.software
     return m.Pool(
         name=one.name,
         site=one.site,
         nodes=one.nodes or (),
-        gpu=_gpu(one.gpu) if one.gpu is not None else None,
+        gpu=_gpu(one.gpu, catalog) if one.gpu is not None else None,
         cores=one.cores or 0,
         memory=one.memory or 0,
+        keep_cores_per_gpu=one.keep_cores_per_gpu or 0,
+        keep_memory_per_gpu=one.keep_memory_per_gpu or 0,
         labels=tuple(sorted(one.labels.items())),
         fabric=m.PoolFabric(one.fabric.kind, one.fabric.rails or 0, one.fabric.placement)
         if one.fabric is not None
@@ -240,8 +250,17 @@ def _with_gpu(pool: m.Pool, catalog: Catalog) -> m.Pool:
     return replace(pool, gpu=m.GpuSpec(first, known[0].gpus, others=tuple(others)))
 
 
-def _gpu(one: GpuDocument) -> m.GpuSpec:
-    return m.GpuSpec(one.model, one.count, one.emulate, one.memory or 0, one.max_watts or 0)
+def _gpu(one: GpuDocument, catalog: Catalog) -> m.GpuSpec:
+    known = catalog.gpus.get(one.model) if one.mig else None
+    return m.GpuSpec(
+        model=one.model,
+        count=one.count,
+        emulate=one.emulate,
+        memory=one.memory or 0,
+        max_watts=one.max_watts or 0,
+        mig=one.mig,
+        layout=known.mig if known is not None else None,
+    )
 
 
 def _update(one: UpdateDocument) -> m.Update:
@@ -266,6 +285,7 @@ def _queue(one: QueueDocument) -> m.Queue:
         parent=one.parent or "",
         guarantee=_shares(one.guarantee),
         borrow_limit=_shares(one.borrow_limit),
+        lending_limit=_shares(one.lending_limit),
         weight=one.weight,
         reclaim=one.reclaim,
         limits=m.QueueLimits(

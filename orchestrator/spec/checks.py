@@ -13,6 +13,7 @@ from typing import Any
 from orchestrator.spec import (
     checks_aws,
     checks_controller,
+    checks_fabric,
     checks_pools,
     checks_power,
     checks_queues,
@@ -79,12 +80,19 @@ STAGES: tuple[tuple[Check, ...], ...] = (
         *checks_controller.NAMES,
         *checks_aws.NAMES,
         *checks_sites.NAMES,
+        *checks_fabric.NAMES,
         *checks_storage.NAMES,
         *checks_pools.NAMES,
         *checks_queues.NAMES,
     ),
     # what follows a reference to its other end
-    (*checks_controller.PLACES, *checks_sites.PLACES, *checks_pools.PLACES, *checks_queues.PLACES),
+    (
+        *checks_controller.PLACES,
+        *checks_sites.PLACES,
+        *checks_fabric.PLACES,
+        *checks_pools.PLACES,
+        *checks_queues.PLACES,
+    ),
     # what adds up over many places
     (*checks_sums.SUMS, *checks_power.SUMS),
 )

@@ -6,12 +6,15 @@ Called by: `load`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from orchestrator.model.catalog import Catalog
 from orchestrator.model.cluster import ClusterSpec, Market, Pool
 from orchestrator.model.job import LaunchKind
-from orchestrator.spec.context import given, rows, run, twice
+from orchestrator.model.need import known_levels
+from orchestrator.spec.checks_groups import Gang, check_groups, gangs
+from orchestrator.spec.context import given, rows, run, sure, twice
 from orchestrator.spec.reading import Found
 from orchestrator.wire.faults import Loc, plain, problem, suggestion
 from orchestrator.wire.job import CheckpointBy, JobDocument, JobSpecDocument, ResourcesDocument
@@ -19,7 +22,6 @@ from orchestrator.wire.leaf import UNKNOWN
 from orchestrator.wire.quantities import seconds_text
 
 SPOT_NOTICE_S = 120  # AWS gives two minutes between the interruption notice of a spot instance and its end
-IMPLIED_LEVELS = ("nvlink", "site")  # every site has them, whether its spec names them or not
 
 _SPEC: Loc = ("spec",)
 _NODES_ONLY = ("nodes", "per_node", "tasks_per_node", "elastic")
@@ -32,43 +34,48 @@ _INSTEAD = {
 
 def check_job_alone(document: JobDocument) -> list[Found]:
     """What contradicts inside one job document."""
-    return list(run((_form, _launch, _elastic, _gpu_power, _checkpoint, _needs), document.spec))
+    checks = (_elastic, _gpu_power, _checkpoint, _needs, _segments, _index)
+    found = list(run(checks, document.spec))
+    for loc, gang in gangs(document.spec):
+        found += run((_form, _gpus), gang, loc)
+        found += run((_launch,), document.spec, gang, loc)
+    return [*found, *check_groups(document.spec)]
 
 
-def _form(spec: JobSpecDocument) -> Iterator[Found]:
+def _form(gang: Gang, loc: Loc) -> Iterator[Found]:
     """The gang is made of nodes or of tasks."""
-    if spec.tasks is UNKNOWN:
+    if gang.tasks is UNKNOWN:
         return  # misspelt or no number: what goes with it can be said when it is one
-    if "tasks" in spec.model_fields_set:
-        for field in _known(spec, *_NODES_ONLY):
-            yield _not_with(field, "tasks", _INSTEAD.get(field, "with tasks, use per_task"))
+    if "tasks" in gang.model_fields_set:
+        for field in _known(gang, *_NODES_ONLY):
+            yield _not_with(loc, field, "tasks", _INSTEAD.get(field, "with tasks, use per_task"))
             return
-    elif _known(spec, "per_task"):
-        form = "nodes" if "nodes" in spec.model_fields_set else "a job without tasks"
-        yield _not_with("per_task", form, "add tasks, or use per_node")
+    elif _known(gang, "per_task"):
+        form = "nodes" if "nodes" in gang.model_fields_set else "a job without tasks"
+        yield _not_with(loc, "per_task", form, "add tasks, or use per_node")
 
 
-def _known(spec: JobSpecDocument, *fields: str) -> list[str]:
+def _known(gang: Gang, *fields: str) -> list[str]:
     """Which of them the file gives, without those whose fault, such as a misspelt key, was told already."""
-    return [field for field in given(spec, *fields) if getattr(spec, field) is not UNKNOWN]
+    return [field for field in given(gang, *fields) if getattr(gang, field) is not UNKNOWN]
 
 
-def _not_with(field: str, form: str, advice: str) -> Found:
-    return Found((*_SPEC, field), problem("job.not-with-form", field=field, form=form, advice=advice), "key")
+def _not_with(loc: Loc, field: str, form: str, advice: str) -> Found:
+    return Found((*loc, field), problem("job.not-with-form", field=field, form=form, advice=advice), "key")
 
 
-def _launch(spec: JobSpecDocument) -> Iterator[Found]:
+def _launch(spec: JobSpecDocument, gang: Gang, loc: Loc) -> Iterator[Found]:
     """A launcher starts once on each node and makes the ranks itself."""
     if spec.launch.kind != LaunchKind.LAUNCHER:
         return
-    for field in _known(spec, "tasks", "tasks_per_node"):
+    for field in _known(gang, "tasks", "tasks_per_node"):
         advice = "it starts once per node: give nodes, or use launch kind ranks"
-        yield _not_with(field, "launch kind launcher", advice)
+        yield _not_with(loc, field, "launch kind launcher", advice)
         return
 
 
 def _elastic(spec: JobSpecDocument) -> Iterator[Found]:
-    if spec.elastic is None or "tasks" in spec.model_fields_set:
+    if spec.elastic is None or "tasks" in spec.model_fields_set or spec.groups:
         return
     nodes = spec.nodes if spec.nodes is not None else 1
     if spec.elastic.min_nodes > nodes:
@@ -96,6 +103,51 @@ def _needs(spec: JobSpecDocument) -> Iterator[Found]:
     yield from twice((*_SPEC, "needs"), spec.needs)
 
 
+def _gpus(gang: Gang, loc: Loc) -> Iterator[Found]:
+    """Whole GPUs, a share of one, or MIG instances: one of the three."""
+    field, one = _resources(gang)
+    if one is None:
+        return
+    at = (*loc, field)
+    if "gpu_share" in one.model_fields_set:
+        for other, advice in (
+            ("gpus", "for whole GPUs leave gpu_share out"),
+            ("mig", "a share is of a whole GPU"),
+        ):
+            if other in one.model_fields_set and getattr(one, other) is not UNKNOWN:
+                values = {"field": "gpu_share", "form": other, "advice": advice}
+                yield Found((*at, "gpu_share"), problem("job.not-with-form", **values), "key")
+                return
+    if "mig" in one.model_fields_set and "gpu_memory" in one.model_fields_set:
+        values = {"field": "gpu_memory", "form": "mig", "advice": "the profile says how much memory it has"}
+        yield Found((*at, "gpu_memory"), problem("job.not-with-form", **values), "key")
+    if "mig" in one.model_fields_set and one.gpus == 0:
+        values = {"field": "mig", "form": "no GPUs", "advice": "say how many instances: gpus: 1"}
+        yield Found((*at, "mig"), problem("job.not-with-form", **values), "key")
+
+
+def _segments(spec: JobSpecDocument) -> Iterator[Found]:
+    """Segments are made of nodes, and all of one size."""
+    segment = spec.topology.segment
+    if segment is None or spec.groups:
+        return
+    at = (*_SPEC, "topology", "segment")
+    if "tasks" in spec.model_fields_set:
+        values = {"field": "segment", "form": "tasks", "advice": "give nodes instead of tasks"}
+        yield Found(at, problem("job.not-with-form", **values), "key")
+        return
+    nodes = spec.nodes if spec.nodes is not None else 1
+    if nodes % segment.nodes:
+        yield Found((*at, "nodes"), problem("job.uneven-segments", nodes=nodes, segment=segment.nodes))
+
+
+def _index(spec: JobSpecDocument) -> Iterator[Found]:
+    """A job that is no array has no index to put into the name of its output."""
+    sure(spec.array, spec.output)
+    if spec.array is None and spec.output is not None and "a" in re.findall("%(.)", spec.output):
+        yield Found((*_SPEC, "output"), problem("job.no-index"))
+
+
 # --- against a cluster -----------------------------------------------------------------------------------------------
 
 
@@ -103,7 +155,9 @@ def check_job_in_cluster(document: JobDocument, cluster: ClusterSpec, catalog: C
     """What a job names must exist in its cluster, and it must be able to stop in time there."""
     checks = (_queue_exists, _storage_exists, _levels_exist)
     found = list(run(checks, document.spec, cluster))
-    found += run((_models_exist, _stops_in_time), document.spec, cluster, catalog)
+    for loc, gang in gangs(document.spec):
+        found += run((_models_exist,), gang, loc, cluster, catalog)
+    found += run((_stops_in_time,), document.spec, cluster, catalog)
     return found
 
 
@@ -129,11 +183,12 @@ def _storage_exists(spec: JobSpecDocument, cluster: ClusterSpec) -> Iterator[Fou
 
 
 def _levels_exist(spec: JobSpecDocument, cluster: ClusterSpec) -> Iterator[Found]:
-    known = list(
-        dict.fromkeys([*(level for site in cluster.sites for level in site.fabric.levels), *IMPLIED_LEVELS])
-    )
+    known = list(known_levels(cluster))
     for field in ("required", "preferred"):
         yield from run((_level_exists,), getattr(spec.topology, field), (*_SPEC, "topology", field), known)
+    if spec.topology.segment is not None:
+        at = (*_SPEC, "topology", "segment", "level")
+        yield from _level_exists(spec.topology.segment.level, at, known)
 
 
 def _level_exists(name: str | None, loc: Loc, known: list[str]) -> Iterator[Found]:
@@ -141,19 +196,19 @@ def _level_exists(name: str | None, loc: Loc, known: list[str]) -> Iterator[Foun
         yield _dangling(loc, "topology level", name, known)
 
 
-def _resources(spec: JobSpecDocument) -> tuple[str, ResourcesDocument | None]:
-    return ("per_task", spec.per_task) if "tasks" in spec.model_fields_set else ("per_node", spec.per_node)
+def _resources(gang: Gang) -> tuple[str, ResourcesDocument | None]:
+    return ("per_task", gang.per_task) if "tasks" in gang.model_fields_set else ("per_node", gang.per_node)
 
 
-def _models_exist(spec: JobSpecDocument, cluster: ClusterSpec, catalog: Catalog) -> Iterator[Found]:
-    field, resources = _resources(spec)
+def _models_exist(gang: Gang, loc: Loc, cluster: ClusterSpec, catalog: Catalog) -> Iterator[Found]:
+    field, resources = _resources(gang)
     pools = [_models(pool, catalog) for pool in cluster.pools]
     if resources is None or resources.gpu_model is None or None in pools:
         return
     known = sorted(set().union(*(models for models in pools if models is not None)))
     for index, name in enumerate(resources.gpu_model):
         if name not in known:
-            yield _dangling((*_SPEC, field, "gpu_model", index), "GPU model in any pool", name, known)
+            yield _dangling((*loc, field, "gpu_model", index), "GPU model in any pool", name, known)
 
 
 def _models(pool: Pool, catalog: Catalog) -> set[str] | None:
@@ -172,11 +227,14 @@ def _stops_in_time(spec: JobSpecDocument, cluster: ClusterSpec, catalog: Catalog
     grace = (own or spec.stop).grace
     if grace <= SPOT_NOTICE_S:
         return
-    fitting = [pool for pool in cluster.pools if _may_fit(pool, _resources(spec)[1], catalog)]
-    if fitting and all(_spot_only(pool) for pool in fitting):
+    for _, gang in gangs(spec):
+        fitting = [pool for pool in cluster.pools if _may_fit(pool, _resources(gang)[1], catalog)]
+        if not fitting or not all(_spot_only(pool) for pool in fitting):
+            continue
         where: Loc = ("checkpoint", "stop", "grace") if own is not None else ("stop", "grace")
         values = {"grace": seconds_text(grace), "notice": seconds_text(SPOT_NOTICE_S)}
         yield Found((*_SPEC, *where), problem("job.grace-over-notice", **values))
+        return
 
 
 def _may_fit(pool: Pool, resources: ResourcesDocument | None, catalog: Catalog) -> bool:
@@ -188,7 +246,7 @@ def _may_fit(pool: Pool, resources: ResourcesDocument | None, catalog: Catalog) 
         return True
     counts = [pool.gpu.count] if pool.gpu is not None else []
     counts += [catalog.instances[name].gpus for offering in pool.offerings for name in offering.types]
-    return max(counts, default=0) >= resources.gpus and (wanted is None or bool(models & set(wanted)))
+    return max(counts, default=0) >= (resources.gpus or 0) and (wanted is None or bool(models & set(wanted)))
 
 
 def _spot_only(pool: Pool) -> bool:

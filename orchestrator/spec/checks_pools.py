@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orchestrator.model.cluster import Market
+from orchestrator.model.cluster import Emulate, Market
 from orchestrator.spec.context import Context, given, reference, rows, run
 from orchestrator.spec.gpus import types_of
 from orchestrator.spec.nodes import more
@@ -28,8 +28,8 @@ def pools(context: Context) -> Iterator[Found]:
     """Each pool by itself."""
     for index, pool in rows(context.document.pools):
         loc: Loc = ("pools", index)
-        yield from run((_site, _gpu_model, _for_site, _gpu_of_type), context, pool, loc)
-        yield from run((_size, _offerings), pool, loc)
+        yield from run((_site, _gpu_model, _mig, _for_site, _gpu_of_type), context, pool, loc)
+        yield from run((_size, _offerings, _kept), pool, loc)
 
 
 def _site(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]:
@@ -45,6 +45,23 @@ def _gpu_model(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found
     near = did_you_mean(gpu.model, list(context.catalog.gpus))
     advice = near or "say what it is: add gpu.memory and gpu.max_watts"
     yield Found((*loc, "gpu", "model"), problem("spec.unknown-gpu-model", name=gpu.model, advice=advice))
+
+
+def _mig(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]:
+    """The catalog knows how the model is divided. Real GPUs are divided by nothing yet, and no whole one may take the
+    place of an instance."""
+    gpu = pool.gpu
+    if gpu is None or not gpu.mig:
+        return
+    model = context.catalog.gpus.get(gpu.model)
+    told = model is not None or (gpu.memory is not None and gpu.max_watts is not None)
+    if told and (model is None or model.mig is None):
+        known = ", ".join(sorted(one.name for one in context.catalog.gpus.values() if one.mig is not None))
+        yield Found((*loc, "gpu", "mig"), problem("spec.no-mig", name=gpu.model, known=known), "key")
+    if gpu.emulate != Emulate.ALWAYS:
+        bought = bool(given(pool, "offerings"))
+        advice = "leave 'mig' out" if bought else "add emulate: always, to try things out, or leave 'mig' out"
+        yield Found((*loc, "gpu", "mig"), problem("spec.mig-not-real", advice=advice), "key")
 
 
 def _for_site(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]:
@@ -84,6 +101,14 @@ def _for_site(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]
 def _misplaced(pool: PoolDocument, kind: str, loc: Loc, field: str, advice: str) -> Found:
     what = "pool on a site"
     return Found(loc, problem("spec.not-for-kind", what=what, kind=kind, field=field, advice=advice), "key")
+
+
+def _kept(pool: PoolDocument, loc: Loc) -> Iterator[Found]:
+    """Nodes are bought by what they have in all."""
+    for field in given(pool, "keep_cores_per_gpu", "keep_memory_per_gpu") if given(pool, "size") else ():
+        advice = "buy nodes without GPUs for work without GPUs"
+        found = problem("spec.exclusive-fields", field=field, other="size", advice=advice)
+        yield Found((*loc, field), found, "key")
 
 
 def _gpu_of_type(context: Context, pool: PoolDocument, loc: Loc) -> Iterator[Found]:

@@ -24,6 +24,7 @@ from orchestrator.wire.faults import Loc, problem, suggestion
 
 MONEY = ("usd_per_hour", "usd_per_month")
 SCOPES = ("site", "pool", "queue")
+SHARES = ("guarantee", "borrow_limit", "lending_limit")
 WAYS = ("oidc", "posix", "users")
 
 
@@ -33,8 +34,9 @@ def queues(context: Context) -> Iterator[Found]:
         loc: Loc = ("queues", index)
         yield from run((_parent,), context, queue, loc)
         yield from run((_time_limits,), queue, loc)
-        for field in ("guarantee", "borrow_limit"):
+        for field in SHARES:
             yield from run((_shares,), context, getattr(queue, field), (*loc, field))
+        yield from run((_lending,), context, queue, loc)
 
 
 def _parent(context: Context, queue: QueueDocument, loc: Loc) -> Iterator[Found]:
@@ -87,13 +89,34 @@ def _share(
     yield from reference(context, (*loc, "pool"), "pool", share.pool)
 
 
+def _lending(context: Context, queue: QueueDocument, loc: Loc) -> Iterator[Found]:
+    """What others may use is part of what is guaranteed, counted in the same."""
+    owned = {(share.pool, share.gpu_model): share.gpus for share in queue.guarantee}
+    pools = {None, *(pool.name for pool in context.document.pools)}
+    if any(share.pool not in pools for share in (*queue.guarantee, *queue.lending_limit)):
+        return  # told by `_share`
+    for index, share in rows(queue.lending_limit):
+        what, key = share.pool or share.gpu_model, (share.pool, share.gpu_model)
+        here: Loc = (*loc, "lending_limit", index)
+        if (share.pool is None) == (share.gpu_model is None):
+            continue  # told by `_share`
+        if key not in owned:
+            advice = f"guarantee GPUs of {what} first: a lending limit is how many of those others may use"
+            found = problem("spec.needs-field", field="lending_limit", other="guarantee", advice=advice)
+            yield Found(here, found)
+        elif share.gpus > owned[key]:
+            names = {"low_name": "lending_limit", "high_name": "guarantee"}
+            found = problem("spec.min-over-max", low=share.gpus, high=owned[key], **names)
+            yield Found((*here, "gpus"), found)
+
+
 def models(context: Context) -> Iterator[Found]:
     """GPU models that shares are counted in are those of some pool."""
     known = models_of_cluster(context)
     if known is None:
         return
     for index, queue in rows(context.document.queues):
-        for field in ("guarantee", "borrow_limit"):
+        for field in SHARES:
             yield from run((_models,), getattr(queue, field), known, ("queues", index, field))
 
 

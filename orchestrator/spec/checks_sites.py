@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 from orchestrator.model.cluster import MADE_STORAGE, Redundancy, StorageKind
 from orchestrator.spec.context import Context, reference, rows, run, sure, twice
-from orchestrator.spec.nodes import more, nodes_of_site
+from orchestrator.spec.nodes import placed
 from orchestrator.spec.reading import Found
 from orchestrator.wire.cluster import StorageDocument
 from orchestrator.wire.cluster_sites import AwsSite, DomainDocument, OwnedSite
@@ -79,21 +78,21 @@ def _storage_sites(context: Context, item: StorageDocument, loc: Loc) -> Iterato
 
 
 def sites(context: Context) -> Iterator[Found]:
-    """Zones, levels, units and power domains of each site."""
+    """Zones and power domains of each site."""
     for index, site in rows(context.document.sites):
         loc: Loc = ("sites", index)
         if isinstance(site, AwsSite):
             yield from run((_zones,), site, loc)
             continue
-        yield from run((_levels, _domain_circles), site, loc)
+        yield from run((_domain_circles,), site, loc)
         yield from run((_domains,), context, site, loc)
 
 
 def places(context: Context) -> Iterator[Found]:
-    """Nodes that units and power domains name, and domains that nothing hangs on."""
+    """Nodes that power domains name, and domains that nothing hangs on."""
     for index, site in rows(context.document.sites):
         if not isinstance(site, AwsSite):
-            yield from run((_units, _domain_nodes), context, site, ("sites", index))
+            yield from run((_domain_nodes,), context, site, ("sites", index))
             yield from run((_idle_domains,), site, ("sites", index, "power", "domains"))
 
 
@@ -107,15 +106,6 @@ def _zones(site: AwsSite, loc: Loc) -> Iterator[Found]:
             return
 
 
-def _levels(site: OwnedSite, loc: Loc) -> Iterator[Found]:
-    yield from twice((*loc, "fabric", "levels"), site.fabric.levels)
-
-
-def _units(context: Context, site: OwnedSite, loc: Loc) -> Iterator[Found]:
-    listed = [((*loc, "fabric", "units", name), name, nodes) for name, nodes in site.fabric.units.items()]
-    yield from _placed(context, site.name, listed, "unit")
-
-
 def _domain_nodes(context: Context, site: OwnedSite, loc: Loc) -> Iterator[Found]:
     here = (*loc, "power", "domains")
     listed = [
@@ -123,35 +113,7 @@ def _domain_nodes(context: Context, site: OwnedSite, loc: Loc) -> Iterator[Found
         for index, domain in rows(site.power.domains)
         if domain.nodes is not None
     ]
-    yield from _placed(context, site.name, listed, "power domain")
-
-
-def _placed(
-    context: Context, site: str, listed: Sequence[tuple[Loc, str, Any]], what: str
-) -> Iterator[Found]:
-    """Each node must exist on the site, and stand in one of the listed things only."""
-    known = nodes_of_site(context, site)
-    taken: dict[str, str] = {}
-    for loc, name, nodes in listed:
-        yield from run((_one_placed,), known, taken, (loc, name, nodes), what)
-
-
-def _one_placed(
-    known: frozenset[str] | None, taken: dict[str, str], listed: tuple[Loc, str, Any], what: str
-) -> Iterator[Found]:
-    loc, name, nodes = listed
-    strange = [node for node in nodes if known is not None and node not in known]
-    again = [node for node in nodes if node in taken]
-    if strange:
-        advice = suggestion(strange[0], sorted(known or ())[:1000], "node")
-        found = problem(
-            "spec.node-unknown", node=strange[0], more=more(strange), where="on this site", advice=advice
-        )
-        yield Found(loc, found)
-    elif again:
-        other = f"{what} {taken[again[0]]}"
-        yield Found(loc, problem("spec.node-twice", node=again[0], more=more(again), other=other, what=what))
-    taken.update((node, str(name)) for node in nodes if node not in taken)
+    yield from placed(context, site.name, listed, "power domain")
 
 
 def _domains(context: Context, site: OwnedSite, loc: Loc) -> Iterator[Found]:

@@ -31,10 +31,12 @@ from orchestrator.spec.source import Unreadable, read_text
 from orchestrator.spec.tree import read_tree, tree_of
 from orchestrator.wire.cluster import API_VERSION, ClusterDocument
 from orchestrator.wire.job import JobDocument
+from orchestrator.wire.policy import KIND as POLICY
+from orchestrator.wire.policy import PolicyDocument
 from orchestrator.wire.prices import KIND as PRICES
 
 CLUSTER, JOB = "Cluster", "Job"
-ALL = (CLUSTER, JOB, PRICES)
+ALL = (CLUSTER, JOB, PRICES, POLICY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,9 @@ def _from_page(page: Page, kinds: tuple[str, ...], given: _Given) -> _Outcome:
     if kind == PRICES:
         found, more = check_prices(root.value, given.catalog())
         return _Outcome(errors + [page.error(one) for one in found], more=more)
+    if kind == POLICY:
+        reading = read_document(PolicyDocument, root.value)
+        return _Outcome(errors + [page.error(one) for one in reading.found], more=reading.more)
     return _job(page, root.value, errors, given)
 
 

@@ -29,6 +29,16 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class PackedSnapshot:
+    """The same with its body packed already, by `rows.Packer`."""
+
+    seq: int
+    t_us: int
+    version: int
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryRow:
     """An ended job: the columns that lists filter by, and its whole record as plain JSON. Times UTC microseconds."""
 
@@ -105,13 +115,16 @@ class Store(Protocol):
     def key(self, key: str) -> KeyRow | None:
         """What a key of the last day has made, or None; maybe also of an older one."""
 
+    def keys(self, keys: Sequence[str]) -> dict[str, KeyRow]:
+        """The same for many keys: those that have made something."""
+
     def tail(self, after: int) -> Iterator[StoredEvent]:
         """Events with seq > after, in order. ValueError with the place if the ledger has a gap or can't be read."""
 
     def last(self) -> tuple[int, int]:
         """(seq, t_us) of the newest event; (0, 0) for an empty ledger."""
 
-    def save_snapshot(self, snapshot: Snapshot) -> None:
+    def save_snapshot(self, snapshot: Snapshot | PackedSnapshot) -> None:
         """Keep a snapshot (the last few are kept). Same errors as append."""
 
     def load_snapshot(self) -> Snapshot | None:
@@ -120,9 +133,11 @@ class Store(Protocol):
     def restored_us(self) -> int:
         """If this ledger was put back from a backup and no controller has noted that: the backup's time, else 0."""
 
-    def prune(self, keep_days: int, now_us: int) -> int:
-        """Drop whole day segments that are older and covered by a snapshot, and keys that are older than a day; how
-        many events went."""
+    def prune(self, keep_days: int, now_us: int, *, at_most: int = 0) -> int:
+        """Drop days that are older and that a snapshot covers, at most so many events (0: all); how many went."""
+
+    def forget_keys(self, now_us: int, *, at_most: int = 0) -> int:
+        """Drop keys that are older than a day, at most so many (0: all); how many went."""
 
     def backup(self, target: str) -> None:
         """A consistent copy of the ledger into one new file while work goes on. Conflict if the file exists."""
@@ -142,6 +157,9 @@ class HistoryReader(Protocol):
 
     def job(self, job: int) -> HistoryRow | None:
         """One ended job, or None."""
+
+    def outcomes(self, first: int, last: int) -> list[tuple[int, str, int]]:
+        """Id, state and exit code of the ended jobs with ids from `first` to `last`, rising."""
 
     def applied(self) -> list[AppliedRow]:
         """What was applied, newest first, without bodies."""

@@ -27,6 +27,8 @@ BUSY_S = 5.0
 # 4 MiB. Some commit pays for a checkpoint (it copies the pages and syncs the ledger's file): 6 to 24 ms with 1,000
 # pages, up to 60 with 4,000, 90 with 16,000, at no more events a second (`python -m tests.bench.store`, append/*/max).
 CHECKPOINT_PAGES = 1000
+# Statements that the driver keeps: inserts into four tables, of up to 64 rows each, and the others.
+COMPILED = 512
 WAL_LIMIT = 64 * 1024 * 1024  # bytes; after a snapshot or a prune the WAL shrinks back to this
 
 Mode = Literal["rw", "ro"]
@@ -45,7 +47,12 @@ def connect(path: Path, mode: Mode, busy_s: float = BUSY_S) -> sqlite3.Connectio
     read-only leaves an empty -wal and -shm behind when it is the last to go.
     """
     connection = sqlite3.connect(
-        uri(path, mode="rw"), uri=True, timeout=busy_s, isolation_level=None, check_same_thread=False
+        uri(path, mode="rw"),
+        uri=True,
+        timeout=busy_s,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=COMPILED,
     )
     try:
         _set_up(connection, path, mode)

@@ -57,6 +57,13 @@ class SqlHistoryReader:
         """One ended job, or None."""
         return next(iter(self._rows(_ROWS.where(HISTORY.c.job == job))), None)
 
+    def outcomes(self, first: int, last: int) -> list[tuple[int, str, int]]:
+        """Id, state and exit code of the ended jobs with ids from `first` to `last`, rising."""
+        columns = select(HISTORY.c.job, HISTORY.c.state, HISTORY.c.exit_code)
+        chosen = columns.where(HISTORY.c.job.between(first, last)).order_by(HISTORY.c.job)
+        rows: list[Any] = list(self._fetch(chosen))
+        return [(job, state, code) for job, state, code in rows]
+
     def applied(self) -> list[AppliedRow]:
         """What was applied, newest first, without bodies."""
         heads = [column for column in APPLIED.c if column.name != "body"]

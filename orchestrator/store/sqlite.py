@@ -9,9 +9,11 @@ one fsync (writer.py says what an error in COMMIT means).
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from contextlib import suppress
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from orchestrator.model.clock import Clock
 from orchestrator.model.errors import Fenced
 from orchestrator.store import connect, rows
 from orchestrator.store.backup import backup_file
-from orchestrator.store.base import KEYS_KEPT_US, AppliedRow, HistoryRow, KeyRow, Snapshot
+from orchestrator.store.base import KEYS_KEPT_US, AppliedRow, HistoryRow, KeyRow, PackedSnapshot, Snapshot
 from orchestrator.store.faults import Damaged, damaged
 from orchestrator.store.history import SqlHistoryReader
 from orchestrator.store.lock import LedgerLock
@@ -31,6 +33,8 @@ APPLIED_KEPT = 100  # a cluster of 10,000 nodes takes a megabyte each
 PRUNE_CHUNK = (
     10_000  # events a transaction, so that a prune neither bloats the WAL nor holds the lock for long
 )
+
+FORGET_KEYS = "DELETE FROM submit_keys WHERE key IN (SELECT key FROM submit_keys WHERE t_us <= ? LIMIT ?)"
 
 
 class SqliteStore:
@@ -91,7 +95,12 @@ class SqliteStore:
 
     def key(self, key: str) -> KeyRow | None:
         """What a key has made, or None."""
-        return next((KeyRow(*row) for row in self._writer.read(rows.ONE_KEY, (key,))), None)
+        return self.keys((key,)).get(key)
+
+    def keys(self, keys: Sequence[str]) -> dict[str, KeyRow]:
+        """What each of these keys has made that has made something; one statement, however many they are."""
+        found = self._writer.read(rows.SOME_KEYS, (json.dumps(list(keys)),)) if keys else ()
+        return {row[0]: KeyRow(*row) for row in found}
 
     def tail(self, after: int) -> Iterator[StoredEvent]:
         """Events with seq > after. Damaged (a ValueError), with the place, if one is missing or can't be read."""
@@ -110,7 +119,7 @@ class SqliteStore:
 
     # --- snapshots ----------------------------------------------------------------------------------------------
 
-    def save_snapshot(self, snapshot: Snapshot) -> None:
+    def save_snapshot(self, snapshot: Snapshot | PackedSnapshot) -> None:
         """Keep it, and the two before. ValueError if the ledger has not got that far."""
         row = rows.pack_snapshot(snapshot)
         with self._writer.repeatable("write a snapshot to") as (connection, head):
@@ -125,7 +134,10 @@ class SqliteStore:
 
     def load_snapshot(self) -> Snapshot | None:
         """The newest one that is whole."""
-        return next(self._whole_snapshots(newest_first=True), None)
+        for seq in reversed(self._kept_snapshots()):
+            with suppress(Damaged):
+                return rows.unpack_snapshot(self._snapshot_row(seq), self._path)
+        return None
 
     def restored_us(self) -> int:
         """When the backup was made that this ledger was put back from, until a controller notes it; else 0."""
@@ -139,16 +151,28 @@ class SqliteStore:
         The day of the newest event stays, so that the ledger always knows where it ends. A call drops `at_most` events
         (0: all there are) from the front; whoever must not wait long calls again until it returns 0.
         """
-        self._forget_keys(now_us - KEYS_KEPT_US)
         first_kept = rows.day_of(now_us - keep_days * rows.DAY_US)
         days = pairwise(self._writer.read("SELECT day, first_seq FROM segments ORDER BY first_seq"))
         old = [(day, first, after) for (day, first), (_, after) in days if day < first_kept]
-        oldest = next(self._whole_snapshots(newest_first=False), None) if old else None
+        covered = self._oldest_whole() if old else 0
         gone = 0
         for day, first, after in old:
-            if oldest is None or after - 1 > oldest.seq or (at_most and gone >= at_most):
+            if after - 1 > covered or (at_most and gone >= at_most):
                 break
             gone += self._drop_day(day, first, after, at_most - gone if at_most else after - first)
+        return gone
+
+    def forget_keys(self, now_us: int, *, at_most: int = 0) -> int:
+        """Drop keys that are older than a day, at most so many (0: all); how many went."""
+        gone = 0
+        while not at_most or gone < at_most:
+            chunk = min(PRUNE_CHUNK, at_most - gone) if at_most else PRUNE_CHUNK
+            with self._writer.repeatable("prune") as (connection, head):
+                self._check_epoch(head)
+                went = connection.execute(FORGET_KEYS, (now_us - KEYS_KEPT_US, chunk)).rowcount
+            gone += went
+            if went < chunk:
+                break
         return gone
 
     def backup(self, target: str) -> None:
@@ -191,27 +215,16 @@ class SqliteStore:
                 )
             seq, t_us = event.seq, event.t_us
 
-    def _whole_snapshots(self, *, newest_first: bool) -> Iterator[Snapshot]:
-        kept = sorted(
-            (seq for (seq,) in self._writer.read("SELECT seq FROM snapshots")), reverse=newest_first
-        )
-        for seq in kept:
-            try:
-                row = self._writer.read(rows.ONE_SNAPSHOT, (seq,))[0]
-                snapshot = rows.unpack_snapshot(row, self._path)
-            except Damaged:
-                continue
-            yield snapshot
+    def _kept_snapshots(self) -> list[int]:
+        return sorted(seq for (seq,) in self._writer.read("SELECT seq FROM snapshots"))
 
-    def _forget_keys(self, until_us: int) -> None:
-        old = "SELECT key FROM submit_keys WHERE t_us <= ? LIMIT ?"
-        while self._writer.read(old, (until_us, 1)):
-            with self._writer.repeatable("prune") as (connection, head):
-                self._check_epoch(head)
-                connection.execute(
-                    f"DELETE FROM submit_keys WHERE key IN ({old})",  # noqa: S608 - the text above
-                    (until_us, PRUNE_CHUNK),
-                )
+    def _snapshot_row(self, seq: int) -> tuple[Any, ...]:
+        row: tuple[Any, ...] = self._writer.read(rows.ONE_SNAPSHOT, (seq,))[0]
+        return row
+
+    def _oldest_whole(self) -> int:
+        """The event after which the oldest whole snapshot stands; 0: there is none."""
+        return next((seq for seq in self._kept_snapshots() if rows.is_whole(self._snapshot_row(seq))), 0)
 
     def _drop_day(self, day: str, first: int, after: int, at_most: int) -> int:
         """Delete events `first` to `after` - 1, or the first `at_most` of them; a kill in between leaves no gap."""
@@ -242,5 +255,6 @@ def _insert_applied(connection: sqlite3.Connection, clusters: list[tuple[Any, ..
 
 
 def _many(connection: sqlite3.Connection, statement: str, values: list[tuple[Any, ...]]) -> None:
-    if values:
-        connection.executemany(statement, values)
+    for first, count in rows.widths(len(values)):
+        together = values[first : first + count]
+        connection.execute(rows.wide(statement, count), tuple(chain.from_iterable(together)))

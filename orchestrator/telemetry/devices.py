@@ -7,7 +7,7 @@ compute on them. Called by: facts (discovery), the epilog gate (processes).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.model.node import Device
@@ -67,7 +67,7 @@ def _chosen(
 
 
 def _in_slot(device: Device, slot: int) -> Device:
-    return Device(slot, device.model, device.memory, device.uuid, device.pci)
+    return replace(device, slot=slot)
 
 
 def _nvml() -> Any:
@@ -103,13 +103,25 @@ def _describe(nvml: Any, index: int) -> Device | None:
 
 
 def _described(nvml: Any, handle: Any) -> Device:
+    pci = _text(nvml.nvmlDeviceGetPciInfo(handle).busId).lower()
     return Device(
         slot=0,
         model=_text(nvml.nvmlDeviceGetName(handle)),
         memory=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
         uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-        pci=_text(nvml.nvmlDeviceGetPciInfo(handle).busId).lower(),
+        pci=pci,
+        numa=numa_of(pci),
     )
+
+
+def numa_of(pci: str, sysfs: str = "/sys/bus/pci/devices") -> int:
+    """The NUMA node of a PCI address as NVML writes it (eight digits of domain; sysfs has four); -1 if nothing says."""
+    domain, _, rest = pci.partition(":")
+    try:
+        with open(f"{sysfs}/{domain[-4:]}:{rest}/numa_node", encoding="ascii") as file:
+            return max(int(file.read()), -1)
+    except (OSError, ValueError):
+        return -1
 
 
 def _text(value: str | bytes) -> str:

@@ -18,7 +18,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator.model.attempt import AttemptState, EndCause, JobState, PartState
-from orchestrator.model.job import LaunchKind, OnLost, Workload
+from orchestrator.model.dependency import On
+from orchestrator.model.ids import JOB_FORM
+from orchestrator.model.job import HIGHEST_PRIORITY, LaunchKind, OnLost, Workload
 from orchestrator.model.node import Contact
 
 PREFIX = "/api/v1"
@@ -72,6 +74,7 @@ class Page(Answer):
 
 
 JobId = Annotated[int, Field(ge=1, le=2**53 - 1, description="Number of the job.", examples=[1234])]
+JOB_PATTERN = f"^{JOB_FORM}$"  # of a job in a path: 1234, or the task 1234_7 of an array
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
@@ -119,6 +122,7 @@ class Blocker(Answer):
     """A job that holds devices where the asked one could run."""
 
     job: int
+    label: str = Field("", description="What people call it: the id, or `1234_7` for a task of an array.")
     owner: str
     gpus: int
     ends_at: datetime | None = Field(None, description="When its time limit ends it; null without one.")
@@ -128,13 +132,17 @@ class Explanation(Answer):
     """Why a job does not run, with its place and what is in its way."""
 
     job: int
+    label: str = Field("", description="`1234_7` for a task of an array.")
     state: str = words(JobState, "State of the job.")
     reason: Reason | None = Field(description="Null for a job that runs as it should.")
     place: int = Field(
         0, description="Place among the waiting jobs of its queue, from 1; 0 if it does not wait."
     )
     waiting: int = Field(0, description="How many jobs wait in its queue.")
-    ahead_gpus: int = Field(0, description="GPUs that the jobs before it ask for.")
+    ahead_gpus: int = Field(
+        0, description="GPUs that the jobs before it count for in limits at least, rounded up."
+    )
+    ahead_milli: int = Field(0, description="The same in thousandths: the sum of their `gpu_milli`.")
     blockers: list[Blocker] = []
     why: str = Field("", description="How it ended, if it has.")
 
@@ -145,7 +153,8 @@ class Explanation(Answer):
 class JobCreated(Answer):
     """A job was accepted, and is in the ledger."""
 
-    id: int = Field(examples=[1234])
+    id: int = Field(description="Of an array: the id of its first task, and its own.", examples=[1234])
+    tasks: int = Field(1, description="How many jobs were made: those of an array have ids in a row.")
     repeated: bool = Field(False, description="The same Idempotency-Key had made it before.")
 
 
@@ -156,6 +165,12 @@ class Resources(Answer):
     cores: int
     memory_bytes: int
     gpu_models: list[str] = Field([], description="Models that will do; empty: any.")
+    gpu_milli: int = Field(
+        0, description="Thousandths of one GPU that others may use as well; 0: whole GPUs."
+    )
+    gpu_memory_bytes: int = Field(0, description="Of each GPU; 0: any.")
+    mig: str = Field("", description="Profile of MIG instances, instead of whole GPUs.")
+    labels: dict[str, str] = Field({}, description="That the pool of its nodes has.")
 
 
 class Stop(Answer):
@@ -166,8 +181,51 @@ class Stop(Answer):
     grace_s: int
 
 
+class Dependency(Answer):
+    """What another job has to do first."""
+
+    job: str = Field(examples=["1234_7"])
+    on: str = words(On, "What it has to do.")
+
+
+class ArraySpec(Answer):
+    """What an array was asked for as."""
+
+    tasks: str = Field(description="The indices.", examples=["0-98:2"])
+    count: int = Field(description="How many tasks.")
+    at_most: int = Field(description="So many have an attempt at a time; 0: any number.")
+
+
+class Topology(Answer):
+    """How close together the gang is; empty and 0: no matter."""
+
+    required: str
+    preferred: str
+    segment_nodes: int
+    segment_level: str
+
+
+class Tasks(Answer):
+    """How the tasks of an array stand."""
+
+    states: dict[str, int] = Field(description="How many are in each state.", examples=[{"running": 4}])
+    exit_code: int = Field(description="The highest of those that have ended.")
+
+
+class GroupSpec(Answer):
+    """A group of a gang: `nodes` with `per_node`, or `tasks` with `per_task`."""
+
+    name: str
+    nodes: int
+    tasks: int
+    tasks_per_node: int
+    per_node: Resources | None
+    per_task: Resources | None
+    command: list[str]
+
+
 class JobSpec(Answer):
-    """What was asked for, in base units: `nodes` with `per_node`, or `tasks` with `per_task`."""
+    """What was asked for, in base units: `nodes` with `per_node`, `tasks` with `per_task`, or `groups`."""
 
     nodes: int
     tasks: int
@@ -185,6 +243,12 @@ class JobSpec(Answer):
     job_failure_retries: int
     needs: list[str]
     labels: dict[str, str]
+    exclusive: bool = False
+    topology: Topology | None = None
+    array: ArraySpec | None = None
+    depends_on: list[Dependency] = []
+    singleton: bool = False
+    groups: list[GroupSpec] = Field([], description="In the order of their ranks; `command` is empty then.")
 
 
 class Part(Answer):
@@ -193,11 +257,15 @@ class Part(Answer):
     node: str
     state: str = words(PartState, "How far this node is.")
     slots: list[int] = Field(description="Devices by slot.")
+    instances: list[str] = Field(
+        [], description="MIG instances: slot, profile and first slice, as in 0:3g.40gb@4."
+    )
     first_rank: int
     tasks: int = Field(description="Ranks on this node.")
     pids: list[int] = Field([], description="By rank, once started.")
     error: str = ""
     contact: str = words(Contact, "Whether the node answers.")
+    group: str = Field("", description="Name of its group, where the gang has groups.")
 
 
 class Attempt(Answer):
@@ -223,6 +291,7 @@ class Placement(Answer):
     slots: list[int]
     first_rank: int
     tasks: int
+    group: str = Field("", description="Name of its group, where the gang had groups.")
 
 
 class FirstFailed(Answer):
@@ -264,7 +333,12 @@ class JobSummary(Answer):
     state: str = words(JobState, "State of the job.")
     nodes: int = Field(description="Nodes it asks for; of a gang of tasks, those it has (0 while it waits).")
     ranks: int
-    gpus: int = Field(description="GPUs of the whole gang.")
+    gpus: int = Field(description="Whole GPUs of the gang.")
+    gpu_milli: int = Field(
+        0,
+        description="Thousandths of GPUs that limits count of it at least: MIG instances by their memory slices, "
+        "shares by memory alone as on the largest device that suits, with `exclusive` all GPUs of its nodes.",
+    )
     submitted_at: datetime | None
     waiting_since: datetime | None = Field(description="Since when it waits, or waited last.")
     started_at: datetime | None
@@ -279,6 +353,13 @@ class JobSummary(Answer):
     node_names: list[str] = Field(description="Nodes of the live attempt, or of the last one; in gang order.")
     lost: bool = Field(False, description="A node of the live attempt is unreachable.")
     reason: Reason | None = Field(None, description="Why it waits; null otherwise.")
+    array: int | None = Field(None, description="Id of the array that it is a task of.")
+    index: int | None = Field(None, description="Its index in the array.")
+
+    @property
+    def label(self) -> str:
+        """`1234`, or `1234_7` for a task of an array."""
+        return f"{self.array}_{self.index}" if self.array else str(self.id)
 
     @property
     def ended(self) -> bool:
@@ -294,6 +375,14 @@ class Job(JobSummary):
     attempt: Attempt | None = None
     past: list[PastAttempt] = Field([], description="Earlier starts, the last ten.")
     faults: list[str] = Field([], description="`node: error` of nodes where it could not be prepared.")
+    tasks: Tasks | None = Field(None, description="Of an array that was asked for as a whole.")
+    acted: int | None = Field(
+        None, description="Of a whole array that something was done to: to how many of its tasks."
+    )
+    next: int | None = Field(
+        None,
+        description="Of a large array, it was not done to tasks with ids below this yet: ask again, with `below`.",
+    )
 
 
 class JobList(Page):
@@ -303,14 +392,41 @@ class JobList(Page):
     items: list[JobSummary]
 
 
-class CancelJob(Asked):
+class Acting(Asked):
+    """What everything that is done to a job takes."""
+
+    below: int = Field(
+        0,
+        ge=0,
+        le=2**53 - 1,
+        description="Of a whole array: only tasks with ids below this, as `next` of the answer before said; 0: all.",
+    )
+
+
+class CancelJob(Acting):
     """How to end a job."""
 
     why: str = Field("", max_length=1024, description="Kept with the job.", examples=["wrong data set"])
     now: bool = Field(False, description="Without grace: kill at once.")
 
 
-class ActOnJob(Asked):
+class PrioritizeJob(Acting):
+    """Another place among those that wait."""
+
+    priority: int = Field(
+        ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY, description="Higher starts first within the queue."
+    )
+
+
+class SetJob(Asked):
+    """What of an array is changed; what is left out stays as it is."""
+
+    at_most: int | None = Field(
+        None, ge=0, le=1_000_000, description="So many tasks have an attempt at a time; 0: any number."
+    )
+
+
+class ActOnJob(Acting):
     """Why something is done to a job."""
 
     why: str = Field("", max_length=1024, examples=["looks at the last run first"])

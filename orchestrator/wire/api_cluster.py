@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from orchestrator.model.node import Contact, MarkKind
-from orchestrator.wire.api import Answer, Asked, Page, words
+from orchestrator.wire.api import Answer, Asked, Page, Reason, words
 
 # --- nodes, GPUs, queues --------------------------------------------------------------------------------------------
 
@@ -37,6 +37,7 @@ class Device(Answer):
     uuid: str
     pci: str
     emulated: bool
+    numa: int | None = Field(None, description="NUMA node that it hangs on, where the node knows it.")
     job: int | None = Field(None, description="Who holds it; null: free.")
 
 
@@ -127,6 +128,13 @@ class FreeShape(Answer):
     nodes: int
 
 
+class FreeInstances(Answer):
+    """How many MIG instances of a profile a job could have now, if it asks for no other."""
+
+    profile: str
+    free: int = Field(description="Places on open nodes.")
+
+
 class GpuPool(Answer):
     """The GPUs of one model in one pool."""
 
@@ -144,6 +152,18 @@ class GpuPool(Answer):
     )
     largest: int = Field(description="Most GPUs free on one open node.")
     shapes: list[FreeShape] = Field(description="Open nodes by GPUs free, most first.")
+    largest_milli: int = Field(
+        0,
+        description="Largest free share of one GPU on an open node, in thousandths: what a job can ask of one now.",
+    )
+    instances: list[FreeInstances] = Field(
+        [],
+        description="Of GPUs in MIG mode, of which nothing else can be asked: the profiles with their free places.",
+    )
+    stranded: int = Field(
+        0,
+        description="Of the free ones, those that no waiting job could have where they are; 0 if nobody waits.",
+    )
 
 
 class GpuList(Page):
@@ -151,6 +171,52 @@ class GpuList(Page):
 
     kind: Literal["GpuList"] = "GpuList"
     items: list[GpuPool]
+
+
+class WholeNodes(Answer):
+    """Nodes of one pool that are open and on which no GPU is held."""
+
+    nodes: int
+    gpus: int = Field(description="GPUs of each.")
+    pool: str
+
+
+class PowerUse(Answer):
+    """Watts at a power domain: what idle nodes draw, and each GPU that somebody holds at its power limit."""
+
+    used_watts: int = Field(description="Committed now.")
+    limit_watts: int = Field(
+        description="Most that may be: after derating, less what Gangline does not control. 0: no limit of its own."
+    )
+    parent: str
+    fed_by: list[str] = Field(description="Domains that carry it together; empty: it hangs on `parent`.")
+    redundancy: str = Field(description="Of its feeds: N, N+1 or 2N.")
+
+
+class TopologyDomain(Answer):
+    """Nodes that stand close together: a domain of one level of a site. The site itself is the level `site`.
+
+    Where power is limited, the nodes of each power domain are one too: those with `power`, of the level `power`.
+    """
+
+    site: str
+    level: str
+    domain: str = Field(description="Empty: the nodes of the site that no domain of the level holds.")
+    nodes: int
+    node_names: str = Field(examples=["h100-[01-32]"])
+    open_nodes: int = Field(description="Nodes that may be given work.")
+    gpus: int
+    free_gpus: int = Field(description="Free on open nodes.")
+    largest_gang: int = Field(description="Most whole free nodes of one pool, all with as many GPUs.")
+    gangs: list[WholeNodes] = Field(description="Whole free nodes by pool and GPUs, most nodes first.")
+    power: PowerUse | None = Field(None, description="Null: it is no power domain.")
+
+
+class TopologyList(Page):
+    """Domains by site, level from outside in, and name."""
+
+    kind: Literal["TopologyList"] = "TopologyList"
+    items: list[TopologyDomain]
 
 
 class QueueShare(Answer):
@@ -181,12 +247,41 @@ class Queue(Answer):
     weight: int
     guarantee: list[QueueShare]
     borrow_limit: list[QueueShare]
+    lending_limit: list[QueueShare] = Field(
+        [], description="How much of its guarantee others may use; absent for a pool: all of it."
+    )
     limits: QueueLimits
     running_jobs: int = Field(description="Jobs with an attempt.")
-    used_gpus: int
+    used_gpus: int = Field(description="GPUs of which its jobs hold anything.")
     waiting_jobs: int
-    waiting_gpus: int
+    waiting_gpus: int = Field(description="Whole GPUs that they ask for.")
     held_jobs: int
+    usd_per_hour: float | None = Field(
+        None,
+        description="Committed by it and the queues below it: nodes that were bought for them, and parts of others "
+        "that they work on. Null: no budget of the cluster is of dollars an hour.",
+    )
+    budget_usd_per_hour: float | None = Field(
+        None, description="Most that may be; null: it has no such budget."
+    )
+    waiting_milli: int = Field(
+        0,
+        description="Thousandths of GPUs that they count for in limits at least: the sum of their `gpu_milli`.",
+    )
+    used_milli: int = Field(0, description="Thousandths of GPUs that its jobs hold.")
+    borrowed_milli: int = Field(
+        0, description="Thousandths that it and the queues below it hold beyond its guarantee."
+    )
+    used_watts: int | None = Field(
+        None,
+        description="Watts that the GPUs its jobs hold may draw. Null: no power domain of the cluster has a limit.",
+    )
+    share_milli: int = Field(
+        0,
+        description="Thousandths that it and the queues below it hold now, for each unit of weight.",
+    )
+    reason: Reason | None = Field(None, description="Why most of its waiting jobs wait; null if none does.")
+    reason_jobs: int = Field(0, description="How many of them wait for that, of the first 1000.")
 
 
 class QueueList(Page):
@@ -194,6 +289,42 @@ class QueueList(Page):
 
     kind: Literal["QueueList"] = "QueueList"
     items: list[Queue]
+
+
+# --- what would be ---------------------------------------------------------------------------------------------------
+
+
+class WhatIfNode(Answer):
+    """What a gang, or the gangs of an array, would get of one node."""
+
+    node: str
+    devices: list[int] = Field(description="Slots of its GPUs.")
+    milli: list[int] = Field(description="Thousandths of each of them; empty: whole ones.")
+    instances: list[str] = Field(
+        [], description="MIG instances: slot, profile and first slice, as in 0:3g.40gb@4."
+    )
+    tasks: int
+    cores: int
+    array_tasks: int = Field(0, description="How many tasks of the array would be there; 0: it is none.")
+    group: str = Field("", description="Name of its group, where the gang has groups.")
+
+
+class WhatIf(Answer):
+    """What would come of a job that is not submitted, at this moment."""
+
+    starts: bool = Field(description="It would start at once; of an array some task.")
+    refused: bool = Field(False, description="It would not be queued, since it can never run.")
+    array_tasks: int = Field(0, description="How many tasks the array has; 0: it is none.")
+    tried: int = Field(0, description="How many of these were looked at, the first ones.")
+    starting: int = Field(0, description="How many of these would start at once.")
+    nodes: list[WhatIfNode] = Field(
+        [],
+        description="Where it would start, in gang order; of an array what all of its tasks would get there.",
+    )
+    time_limit_s: int = Field(0, description="Time limit that it would get; 0: none.")
+    reason: Reason | None = Field(
+        None, description="Why it, or of an array the next task, would be refused or wait."
+    )
 
 
 # --- cluster --------------------------------------------------------------------------------------------------------

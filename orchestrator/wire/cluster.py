@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from orchestrator.model.cluster import IdentitySource, OnMismatch, StorageKind
+from orchestrator.model.cluster import FairShare, IdentitySource, OnMismatch, Preset, StorageKind
 from orchestrator.wire.cluster_aws import ControllerInstanceDocument
 from orchestrator.wire.cluster_pools import PoolDocument
 from orchestrator.wire.cluster_queues import AccessDocument, BudgetDocument, QueueDocument
@@ -35,6 +35,9 @@ from orchestrator.wire.leaf import Strict
 
 API_VERSION = "gangline/v1"
 
+FairShareWord = Annotated[FairShare, choice_leaf(FairShare)]
+Kept = Annotated[int, whole_leaf(0, 1000)]
+PresetWord = Annotated[Preset, choice_leaf(Preset)]
 IdentityWord = Annotated[IdentitySource, choice_leaf(IdentitySource)]
 MismatchWord = Annotated[OnMismatch, choice_leaf(OnMismatch)]
 StorageWord = Annotated[StorageKind, choice_leaf(StorageKind)]
@@ -150,6 +153,28 @@ class StorageDocument(Strict):
     )
 
 
+class SchedulerDocument(Strict):
+    """How the scheduler decides whose turn it is, and where work goes."""
+
+    fair_share: FairShareWord = Field(
+        FairShare.INSTANT,
+        description="What decides between queues, and between people of one queue at the same priority: GPUs held now, "
+        "GPU-hours used with older ones counting less, or nothing but priority and submit order.",
+    )
+    half_life: Duration = Field(
+        604800, description="After so long a GPU-hour counts half, with `decay`.", examples=["7d"]
+    )
+    placement: PresetWord = Field(
+        Preset.STANDARD,
+        description="How nodes are weighed: `standard` keeps whole nodes free for large jobs, `filling` leaves the "
+        "least unusable on a cluster that fills up with work that stays.",
+    )
+    kept_jobs: Kept = Field(
+        8,
+        description="Blocked jobs, first in order, that nodes are kept for; 0: small jobs may pass large ones.",
+    )
+
+
 class ClusterDocument(Strict):
     """One GPU cluster: sites, pools, queues, budgets, access."""
 
@@ -163,6 +188,7 @@ class ClusterDocument(Strict):
     storage: Rows[StorageDocument] = Field([], description="File systems that jobs can ask for.")
     sites: Rows[SiteDocument] = Field(description="Where nodes come from.")
     pools: Rows[PoolDocument] = Field(description="Like nodes of one site, each.")
+    scheduler: SchedulerDocument = Field(SchedulerDocument(), description="How the scheduler decides.")
     queues: Rows[QueueDocument] = Field([], description="The quota tree; absent: one queue `default`.")
     budgets: Rows[BudgetDocument] = Field([], description="Limits on power and money.")
     access: AccessDocument = Field(AccessDocument(), description="Who may do what.")

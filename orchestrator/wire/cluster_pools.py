@@ -77,6 +77,10 @@ class GpuDocument(Strict):
     max_watts: Watts | None = Field(
         None, description="Most power of one GPU, for a model that the catalog does not know."
     )
+    mig: Flag = Field(
+        False,
+        description="The GPUs are divided into MIG instances, and only jobs that ask for such run on them.",
+    )
 
 
 class PoolFabricDocument(Strict):
@@ -156,6 +160,12 @@ class PoolDocument(Strict):
     )
     cores: Cores | None = Field(None, description="Processor cores of a node, if not what the node reports.")
     memory: Size | None = Field(None, description="Memory of a node, if not what the node reports.")
+    keep_cores_per_gpu: Cores | None = Field(
+        None, description="Cores for each GPU of a node that work without GPUs never gets.", examples=[8]
+    )
+    keep_memory_per_gpu: Size | None = Field(
+        None, description="Memory for each GPU of a node that work without GPUs never gets."
+    )
     labels: Table[Label] = Field({}, description="Free labels of its nodes.", examples=[{"row": "3"}])
     fabric: PoolFabricDocument | None = Field(None, description="Adapters of the job network.")
     software: SoftwareDocument = Field(SoftwareDocument(), description="Versions that every node must have.")

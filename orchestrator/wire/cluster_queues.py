@@ -65,6 +65,12 @@ class QueueDocument(Strict):
     parent: Reference | None = Field(None, description="Queue above it.")
     guarantee: Rows[ShareDocument] = Field([], description="GPUs that it can always have back.")
     borrow_limit: Rows[ShareDocument] = Field([], description="Most GPUs beyond the guarantee.")
+    lending_limit: Rows[ShareDocument] = Field(
+        [],
+        description="Most GPUs of the guarantee that other queues may use; the rest stays free for this one. "
+        "Absent for a pool: all of it.",
+        examples=[[{"pool": "h100", "gpus": 32}]],
+    )
     weight: Weight = Field(1, description="Share of what is left, against its siblings.", examples=[2])
     reclaim: ReclaimWord = Field(
         Reclaim.NEVER, description="What it may take back by preemption under its guarantee."
@@ -102,7 +108,12 @@ class BudgetDocument(Strict):
     applies_to: ScopeDocument | None = Field(
         None, description="What the money is spent on; absent: all of the cluster."
     )
-    usd_per_hour: Dollars | None = Field(None, description="Most dollars an hour.", examples=[400])
+    usd_per_hour: Dollars | None = Field(
+        None,
+        description="Most dollars an hour. Of a queue: for nodes that are bought for it and those below it, and parts "
+        "of others that their work takes.",
+        examples=[400],
+    )
     usd_per_month: Dollars | None = Field(
         None, description="Most dollars a calendar month.", examples=[90000]
     )

@@ -83,10 +83,21 @@ class FabricDocument(Strict):
     """How the nodes of a site are wired."""
 
     levels: Rows[Name] = Field(
-        [], description="Names of the topology levels, from inside out.", examples=[["unit", "spine"]]
+        [],
+        description="Names of the topology levels, from inside out. One of which nothing is told is as the next one "
+        "outwards, at last the site.",
+        examples=[["unit", "spine"]],
     )
     units: Table[Hosts] = Field(
-        {}, description="Nodes behind the same set of leaves, by unit.", examples=[{"su-1": "h100-[01-32]"}]
+        {},
+        description="Nodes behind the same set of leaves, by unit: the domains of the level `unit`.",
+        examples=[{"su-1": "h100-[01-32]"}],
+    )
+    domains: Table[Table[Hosts]] = Field(
+        {},
+        description="Domains of the other levels, by level and name: each lists domains of the level inside it, or "
+        "nodes.",
+        examples=[{"spine": {"sp-1": ["su-1", "su-2"], "sp-2": "su-[3-4]"}}],
     )
 
 

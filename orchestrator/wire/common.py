@@ -89,7 +89,8 @@ def _no_number(value: Any, expected: str) -> PydanticCustomError:
     return refuse("spec.wrong-type", expected=expected, got=described(value), advice=advice)
 
 
-def _within(value: float, got: Any, low: float, high: float) -> None:
+def within(value: float, got: Any, low: float, high: float) -> None:
+    """A fault for a number outside these bounds; `got` is how it is shown."""
     if value < low:
         raise refuse("spec.out-of-range", got=got, side="too small", advice=f"the least is {low}")
     if value > high:
@@ -101,13 +102,13 @@ def whole_leaf(low: int, high: int = MOST_COUNT) -> Leaf:
 
     def read(value: Any) -> int:
         number = _whole(value, "a whole number")
-        _within(number, shown(number), low, high)
+        within(number, shown(number), low, high)
         return number
 
     return Leaf(read, {"type": "integer", "minimum": low, "maximum": high})
 
 
-def scaled_leaf(scale: int, high: int, smallest: str, low: float = 0) -> Leaf:
+def scaled_leaf(scale: int, high: float, smallest: str, low: float = 0) -> Leaf:
     """A number that is kept as `scale` times itself, in integers; `low` and `high` are as written."""
 
     def read(value: Any) -> int:
@@ -115,7 +116,7 @@ def scaled_leaf(scale: int, high: int, smallest: str, low: float = 0) -> Leaf:
         whole = q.scaled(number, scale)
         if whole is None:
             raise refuse("spec.bad-number", got=shown(number), advice=f"the smallest step is {smallest}")
-        _within(number, shown(number), low, high)
+        within(number, shown(number), low, high)
         return whole
 
     return Leaf(

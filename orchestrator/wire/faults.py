@@ -139,6 +139,16 @@ _ALL = (
     Fault("spec.cycle", "{chain} is a circle", "remove one link of it"),
     Fault("spec.unknown-timezone", "{got} is no IANA time zone", "{advice}"),
     Fault("spec.unknown-gpu-model", "the catalog knows no GPU model '{name}'", "{advice}"),
+    Fault(
+        "spec.no-mig",
+        "the catalog knows no MIG instances of GPU model '{name}'",
+        "models with MIG instances: {known}",
+    ),
+    Fault(
+        "spec.mig-not-real",
+        "MIG instances are made on emulated GPUs only so far, and these may be real",
+        "{advice}",
+    ),
     Fault("spec.unknown-instance-type", "the catalog knows no instance type '{name}'", "{advice}"),
     # --- what contradicts ---
     Fault("spec.not-for-kind", "a {what} of kind {kind} has no '{field}'", "{advice}"),
@@ -231,12 +241,35 @@ _ALL = (
     # --- jobs ---
     Fault("job.not-with-form", "'{field}' does not go with {form}", "{advice}"),
     Fault(
+        "job.too-many-groups",
+        "a gang has at most {most} groups, and these are {count}",
+        "make some of them one",
+    ),
+    Fault(
         "job.empty-command",
         "the command is empty",
         "write a shell line, or a list of words that is run as it is",
     ),
     Fault(
         "job.bad-placeholder", "{got} is no placeholder of an output file", "known: {known}; %% is a plain %"
+    ),
+    Fault(
+        "job.bad-array", "{got} names no tasks of an array: {why}", "write it as in 0-99, 0-98:2 or 1,5,7-9"
+    ),
+    Fault(
+        "job.bad-reference",
+        "{got} is no job",
+        "write its number, as in 1234, or array and index, as in 1234_7",
+    ),
+    Fault(
+        "job.no-index",
+        "%a is the index in an array, and this is none",
+        "%r is the attempt, %j the job; `array` makes one",
+    ),
+    Fault(
+        "job.uneven-segments",
+        "{nodes} nodes can't be parted into segments of {segment}",
+        "ask for a multiple of {segment} nodes, or for other segments",
     ),
     Fault("spec.needs-field", "'{field}' needs '{other}'", "{advice}"),
     Fault(

@@ -11,8 +11,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, WrapValidator
 
+from orchestrator.model.array import LONGEST_TEXT, MOST_TASKS, Array, Range, read_tasks
 from orchestrator.model.base import Word
-from orchestrator.model.job import DEFAULT_TIME_LIMIT_S, OUTPUT_PLACEHOLDERS, LaunchKind, OnLost, Workload
+from orchestrator.model.dependency import On
+from orchestrator.model.ids import JOB_FORM, MOST_JOB, JobRef, parse_job
+from orchestrator.model.job import (
+    DEFAULT_TIME_LIMIT_S,
+    HIGHEST_PRIORITY,
+    OUTPUT_PLACEHOLDERS,
+    LaunchKind,
+    OnLost,
+    Workload,
+)
 from orchestrator.wire.common import (
     AbsolutePath,
     Count,
@@ -29,8 +39,10 @@ from orchestrator.wire.common import (
     choice_leaf,
     free_text_leaf,
     pattern_leaf,
+    scaled_leaf,
     texts_leaf,
     whole_leaf,
+    within,
 )
 from orchestrator.wire.faults import plain, refuse, shown
 from orchestrator.wire.leaf import QUOTE_IT, Leaf, Strict, key_leaf, read_present, text_of, wrong_type
@@ -42,7 +54,6 @@ DEFAULT_TIME_LIMITS = ", ".join(
     f"{f'{limit // 3600}h' if limit else 'none'} for {workload} work"
     for workload, limit in DEFAULT_TIME_LIMIT_S.items()
 )
-HIGHEST_PRIORITY = 1_000_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -147,6 +158,31 @@ def _write_command(argv: tuple[str, ...]) -> str | list[str]:
     return argv[2] if len(argv) == 3 and argv[:2] == ("/bin/sh", "-c") else list(argv)
 
 
+def _read_array(value: Any) -> tuple[Range, ...]:
+    """`0-99:2`."""
+    text = text_of(value, "a text: the indices of an array")
+    try:
+        return read_tasks(text)
+    except ValueError as error:
+        raise refuse("job.bad-array", got=shown(text), why=plain(str(error), 200)) from None
+
+
+def _read_reference(value: Any) -> JobRef:
+    """1234, or 1234_7."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        within(value, shown(value), 1, MOST_JOB)
+        return JobRef(value)
+    text = text_of(value, "the number of a job, or a text: a task of an array", "")
+    try:
+        return parse_job(text)
+    except ValueError:
+        raise refuse("job.bad-reference", got=shown(value)) from None
+
+
+def _write_reference(ref: JobRef) -> int | str:
+    return ref.job if ref.task is None else str(ref)
+
+
 def _read_output(value: Any) -> str:
     text = text_of(value, "a text: a path")
     if plain(text, len(text)) != text or not 0 < len(text) <= 4000:
@@ -170,6 +206,39 @@ CommandText = Annotated[
             ]
         },
         _write_command,
+    ),
+]
+ArrayTasks = Annotated[
+    tuple[Range, ...],
+    Leaf(
+        _read_array,
+        {"type": "string", "pattern": r"^[0-9 ,:-]+$", "maxLength": LONGEST_TEXT},
+        lambda tasks: Array(tasks).text(),
+    ),
+]
+JobReference = Annotated[
+    JobRef,
+    Leaf(
+        _read_reference,
+        {
+            "oneOf": [
+                {"type": "integer", "minimum": 1, "maximum": MOST_JOB},
+                {"type": "string", "pattern": f"^{JOB_FORM}$"},
+            ]
+        },
+        _write_reference,
+    ),
+]
+OnWord = Annotated[On, choice_leaf(On)]
+GpuShare = Annotated[int, scaled_leaf(1000, 0.999, "0.001", 0.001)]
+MigProfile = Annotated[
+    str,
+    pattern_leaf(
+        r"^[1-9]g\.[1-9][0-9]{0,2}gb(\+[a-z]+(\.[a-z]+)?)?$",
+        "spec.bad-name",
+        "a text: a MIG profile",
+        "write it as nvidia-smi does, as in 1g.10gb",
+        "1g.10gb",
     ),
 ]
 VariableName = Annotated[
@@ -219,10 +288,43 @@ class LaunchDocument(Strict):
 class ResourcesDocument(Strict):
     """What each node, or each task, gets."""
 
-    gpus: GpuCount = Field(0, description="Whole GPUs.", examples=[8])
+    gpus: GpuCount | None = Field(
+        None, description="Whole GPUs; with `mig`, so many instances (absent: 1).", examples=[8]
+    )
+    gpu_share: GpuShare | None = Field(
+        None, description="Share of one GPU that others may use as well.", examples=[0.5]
+    )
+    gpu_memory: Size | None = Field(
+        None,
+        description="Memory of each GPU: a whole one has at least so much; with `gpu_share`, or alone, so much is kept "
+        "on a shared one.",
+        examples=["20GiB"],
+    )
+    mig: MigProfile | None = Field(None, description="Profile of MIG instances, instead of whole GPUs.")
     cores: Count = Field(0, description="Processor cores; 0: whatever comes with the GPUs.", examples=[96])
     memory: Size | None = Field(None, description="Memory.", examples=["960GiB"])
     gpu_model: GpuModels | None = Field(None, description="GPU models that will do; absent: any.")
+    labels: Table[LabelText] = Field(
+        {}, description="Labels that the pool of its nodes must have.", examples=[{"network": "fast"}]
+    )
+
+
+class GroupDocument(Strict):
+    """A part of the gang with needs of its own: nodes or tasks, as in the job itself."""
+
+    name: Name = Field(
+        description="Name of the group, as its processes and reasons call it.", examples=["workers"]
+    )
+    nodes: Positive | None = Field(
+        None, description="Nodes of the group; absent, with `tasks` absent too: 1."
+    )
+    per_node: ResourcesDocument | None = Field(None, description="What each of its nodes gives.")
+    tasks_per_node: RanksPerNode | None = Field(
+        None, description="Processes that start on each of its nodes; absent: 1."
+    )
+    tasks: Positive | None = Field(None, description="Tasks of the group, instead of `nodes`.")
+    per_task: ResourcesDocument | None = Field(None, description="What each of its tasks gets.")
+    command: CommandText | None = Field(None, description="What it runs; absent: the job's command.")
 
 
 class ElasticDocument(Strict):
@@ -232,11 +334,42 @@ class ElasticDocument(Strict):
     mode: ElasticWord = Field(description="When it may change: at its start, by a restart, or while it runs.")
 
 
+class SegmentDocument(Strict):
+    """Parts of the gang that are close together in themselves."""
+
+    nodes: Positive = Field(description="Nodes of each segment; the gang has a multiple of it.", examples=[4])
+    level: Name = Field(description="Level inside which each segment must be.", examples=["unit"])
+
+
 class TopologyDocument(Strict):
     """How close together the gang must be."""
 
     required: Name | None = Field(None, description="Level inside which it must be.", examples=["spine"])
     preferred: Name | None = Field(None, description="Level inside which it should be.", examples=["unit"])
+    segment: SegmentDocument | None = Field(None, description="Parts of it that must be closer together.")
+
+
+class ArrayDocument(Strict):
+    """Many jobs from one submit, alike but for their index."""
+
+    tasks: ArrayTasks = Field(
+        description=f"Indices of its tasks, a job each; at most {MOST_TASKS}.", examples=["0-99:2"]
+    )
+    at_most: Positive | None = Field(
+        None, description="So many of them have an attempt at a time; absent: any number.", examples=[4]
+    )
+
+
+class DependencyDocument(Strict):
+    """What another job has to do first."""
+
+    job: JobReference = Field(
+        description="Number of the job; of an array, all of its tasks, or one as `1234_7`.", examples=[1234]
+    )
+    on: OnWord = Field(
+        On.OK,
+        description="`start`: it has started; `ok`: it has succeeded; `failed`: it has failed; `end`: it is over.",
+    )
 
 
 class StopDocument(Strict):
@@ -294,8 +427,21 @@ class JobSpecDocument(Strict):
     )
     tasks: Positive | None = Field(None, description="Tasks of the gang, instead of `nodes`.")
     per_task: ResourcesDocument | None = Field(None, description="What each task gets.")
+    groups: Rows[GroupDocument] = Field(
+        [],
+        description="Groups of unlike nodes or tasks, instead of `nodes` and `tasks`: all start together, in the order "
+        "of their ranks.",
+    )
     launch: LaunchDocument = Field(
         LaunchDocument(kind=LaunchKind.RANKS), description="How the processes start."
+    )
+    exclusive: Flag = Field(False, description="Nobody else on its nodes, whatever it takes of them.")
+    array: ArrayDocument | None = Field(None, description="Makes a job for each of these indices.")
+    depends_on: Rows[DependencyDocument] = Field(
+        [], description="All of it must hold before the job starts; what can't hold any more cancels it."
+    )
+    singleton: Flag = Field(
+        False, description="It starts when no earlier job of its name and user is left, one after the other."
     )
     elastic: ElasticDocument | None = Field(None, description="How it may run smaller.")
     topology: TopologyDocument = Field(TopologyDocument(), description="How close together it must be.")

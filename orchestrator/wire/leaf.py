@@ -45,7 +45,9 @@ class Unknown:
         _touch
     )
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _touch
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __format__ = _touch
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __mod__ = __rmod__ = (
+        __format__
+    ) = _touch
 
     def __getattr__(self, name: str) -> NoReturn:
         raise UnknownTouched

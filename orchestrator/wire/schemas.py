@@ -20,6 +20,7 @@ from pydantic_core import core_schema
 from orchestrator.wire.cluster import ClusterDocument
 from orchestrator.wire.job import JobDocument
 from orchestrator.wire.leaf import Strict
+from orchestrator.wire.policy import PolicyDocument
 from orchestrator.wire.prices import PricesDocument
 from orchestrator.wire.updates import by_field
 
@@ -29,6 +30,7 @@ DOCUMENTS: dict[str, type[Strict]] = {
     "cluster": ClusterDocument,
     "job": JobDocument,
     "prices": PricesDocument,
+    "policy": PolicyDocument,
 }
 
 
@@ -56,7 +58,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """The schema of `cluster`, `job` or `prices`."""
+    """The schema of `cluster`, `job`, `prices` or `policy`."""
     model = DOCUMENTS[name]
     schema = model.model_json_schema(by_alias=True, mode="validation", schema_generator=_Generator)
     if model is ClusterDocument:

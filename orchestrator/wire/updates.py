@@ -43,6 +43,13 @@ def places(document: type[Strict], path: str = "") -> Iterator[Place]:
             yield from places(one, inside)
 
 
+def without_keys(path: str) -> str:
+    """The path of the field that holds a table, or tables in a table: `labels.*` -> `labels`."""
+    while path.endswith(".*"):
+        path = path.removesuffix(".*")
+    return path
+
+
 def _inside(hint: Any, path: str) -> tuple[tuple[type[Strict], ...], str]:
     """The documents in an annotation, and the path of what lies in them."""
     bare, origin = hint, get_origin(hint)
@@ -53,9 +60,9 @@ def _inside(hint: Any, path: str) -> tuple[tuple[type[Strict], ...], str]:
         found = tuple(one for arg in get_args(bare) for one in _inside(arg, path)[0])
         return found, path
     if origin in (list, dict):
-        inner, _ = _inside(get_args(bare)[-1], path)
+        inner, rest = _inside(get_args(bare)[-1], "")
         tail = ".*" if origin is dict else "[]"
-        return inner, path + (tail if inner or origin is dict else "")
+        return inner, path + (tail + rest if inner or origin is dict else "")
     return ((bare,) if isinstance(bare, type) and issubclass(bare, Strict) else ()), path
 
 
@@ -80,10 +87,10 @@ def by_field() -> dict[tuple[str, str], str | dict[str, str]]:
     """
     found: dict[tuple[str, str], str | dict[str, str]] = {}
     for one in places(ClusterDocument):
-        pattern = by_path().get(one.path) or by_path().get(one.path.removesuffix(".*"))
+        pattern = by_path().get(one.path) or by_path().get(without_keys(one.path))
         if pattern is None:
             continue
-        key = (one.owner.__name__, one.path.removesuffix(".*").rpartition(".")[2])
+        key = (one.owner.__name__, without_keys(one.path).rpartition(".")[2])
         update = update_of(pattern)
         if found.setdefault(key, update) != update:
             raise ValueError(f"{key[0]}.{key[1]} stands in places of different classes")

@@ -193,6 +193,36 @@ def test_outcome_of_other_ends(
     assert bool(ended.get("error")) == bool(cause)
 
 
+KILLED = FAILED | {"code": 0, "signal": 9}
+
+
+@pytest.mark.parametrize(
+    ("boot", "record", "blamed"),
+    [
+        pytest.param("b", KILLED, True, id="killed in this boot"),
+        pytest.param("c", KILLED, False, id="killed when the node went down"),
+        pytest.param("c", KILLED | {"signal": 15}, False, id="told to end when the node went down"),
+        pytest.param("c", FAILED, True, id="left with an error before the node went down"),
+        pytest.param("c", KILLED | {"signal": 11}, True, id="crashed before the node went down"),
+        pytest.param(
+            "c", KILLED | {"error": "out of memory"}, True, id="known why before the node went down"
+        ),
+    ],
+)
+@pytest.mark.parametrize("end", [(ENDED,), ({"k": "lost", "error": "restarted", "t": 4}, ENDED)])
+def test_a_rank_that_the_nodes_own_end_killed_is_not_blamed(
+    boot: str, record: dict[str, Any], blamed: bool, end: tuple[dict[str, Any], ...]
+) -> None:
+    """A node that goes down kills its processes one after the other: the shepherd may note the rank's end."""
+    found = fold(WORKER, RANKS, record, *end, boot=boot)
+    assert ("rank_failed" in [event["kind"] for event in found]) == blamed
+    lost = not blamed or len(end) > 1
+    assert found[-1].get("cause", "") == ("node_failed" if lost else "")
+    assert [result["rank"] for result in found[-1]["results"]] == [1], (
+        "what is known of it is told all the same"
+    )
+
+
 def test_outcome_of_a_refusal_and_of_a_newer_agents_record() -> None:
     refused = fold(WORKER, {"k": "of-tomorrow", "t": 2}, {"k": "refused", "code": "c", "error": "e", "t": 3})[
         -1

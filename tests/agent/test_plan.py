@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchestrator.agent import layout, plan
 from orchestrator.agent.plan import Gpu, NodeContext, build, expand_output
+from orchestrator.model.array import Array, read_tasks
 from orchestrator.model.codec import decode, encode
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, LaunchKind, OnLost, Owner, PerNode, Request
+from orchestrator.model.mig import MigInstance
 from orchestrator.model.protocol import GangPart, Launch
 
 SEVENTH = AttemptId(7, 2)
@@ -122,13 +125,73 @@ def test_slurm_variables_only_where_asked_for() -> None:
     ("pattern", "want"),
     [
         ("out", "out"),
-        ("%j-%a-%t-%N", "7-2-3-n2"),
+        ("%j-%r-%t-%N", "7-2-3-n2"),
+        ("%A/%x-%u-%a", "7/train-alice-0"),
         ("100%%/%t", "100%/3"),
         ("%q%", "%q%"),
     ],
 )
 def test_output_patterns(pattern: str, want: str) -> None:
-    assert expand_output(pattern, SEVENTH, 3, "n2") == want
+    assert expand_output(pattern, SEVENTH, two_nodes(LaunchKind.RANKS), 3, "n2") == want
+
+
+def test_a_task_knows_its_array_and_index() -> None:
+    launch = replace(two_nodes(LaunchKind.RANKS), array=5, array_index=40)
+    env = env_of(launch, 0)
+    assert (env["GANGLINE_ARRAY_ID"], env["GANGLINE_ARRAY_INDEX"]) == ("5", "40")
+    assert "SLURM_ARRAY_TASK_ID" not in env
+    assert "GANGLINE_ARRAY_ID" not in env_of(two_nodes(LaunchKind.RANKS), 0)
+    assert expand_output("%A_%a", SEVENTH, launch, 0, "n2") == "5_40"
+
+
+def test_slurm_s_words_of_an_array() -> None:
+    array = Array(read_tasks("38-42:2,90"))
+    launch = replace(two_nodes(LaunchKind.RANKS, compat="slurm", array=array), array=5, array_index=40)
+    env = env_of(launch, 0)
+    assert {name: value for name, value in env.items() if name.startswith("SLURM_ARRAY")} == {
+        "SLURM_ARRAY_JOB_ID": "5",
+        "SLURM_ARRAY_TASK_ID": "40",
+        "SLURM_ARRAY_TASK_COUNT": "4",
+        "SLURM_ARRAY_TASK_MIN": "38",
+        "SLURM_ARRAY_TASK_MAX": "90",
+        "SLURM_ARRAY_TASK_STEP": "2",
+    }
+
+
+def test_a_shared_device_is_visible_with_its_share_and_holds_up_no_end() -> None:
+    """Others compute on it, so the gate at the end of the attempt looks at its own processes alone."""
+    launch = replace(two_nodes(LaunchKind.RANKS, (1,)), milli=(250,), device_bytes=(20 << 30,))
+    env = env_of(launch, 1, gpus=REAL)
+    assert (env["CUDA_VISIBLE_DEVICES"], env["GANGLINE_GPU_MILLI"]) == ("5", "250")
+    assert env["GANGLINE_GPU_MEMORY"] == str(20 << 30)
+    made = build(SEVENTH, launch, context(gpus=REAL))
+    assert made.gpu_uuids == ()
+    without = env_of(replace(launch, device_bytes=(0,)), 0, gpus=REAL)
+    assert "GANGLINE_GPU_MEMORY" not in without
+    assert "GANGLINE_GPU_MILLI" not in env_of(two_nodes(LaunchKind.RANKS, (1,)), 0, gpus=REAL)
+
+
+@pytest.mark.parametrize(
+    ("share", "slots", "milli", "memory", "tasks", "own"),
+    [
+        (PerNode(gpu_milli=500), (0, 2), (1000, 500), (0, 0), 3, ["0", "0", "1"]),
+        (PerNode(gpu_milli=300), (0, 2), (900, 300), (0, 0), 4, ["0", "0", "0", "1"]),
+        (PerNode(gpu_memory=1 << 30), (0, 2), (13, 26), (1 << 30, 2 << 30), 3, ["0", "1", "1"]),
+        (PerNode(gpu_milli=500), (3,), (1000,), (0,), 2, ["0", "0"]),
+    ],
+)
+def test_each_task_has_its_share_on_one_device(
+    share: PerNode,
+    slots: tuple[int, ...],
+    milli: tuple[int, ...],
+    memory: tuple[int, ...],
+    tasks: int,
+    own: list[str],
+) -> None:
+    launch = two_nodes(LaunchKind.RANKS, slots, tasks)
+    request = Request(tasks=2 * tasks, per_task=share)
+    launch = replace(launch, milli=milli, device_bytes=memory, job=replace(launch.job, request=request))
+    assert [env_of(launch, local)["GANGLINE_RANK_GPUS"] for local in range(tasks)] == own
 
 
 def test_output_lies_under_the_workdir() -> None:
@@ -168,3 +231,21 @@ def test_plan_survives_its_file() -> None:
     assert made.box == plan.Box("cgroup2", "/cg/gangline-7-2", "/home")
     bare = plan.bare(SEVENTH, context())
     assert decode(plan.Plan, encode(bare)) == bare
+
+
+def test_mig_instances_of_emulated_gpus_are_told_and_shared_out_among_the_ranks() -> None:
+    instances = tuple(MigInstance(1, "1g.10gb", start, 1) for start in (4, 5, 6, 2))
+    launch = replace(two_nodes(LaunchKind.RANKS, (1,)), milli=(500,), instances=instances)
+    env = env_of(launch, 1)
+    assert env["GANGLINE_MIG_INSTANCES"] == "1:1g.10gb@4,1:1g.10gb@5,1:1g.10gb@6,1:1g.10gb@2"
+    assert (env["GANGLINE_EMULATED_GPUS"], env["GANGLINE_RANK_GPUS"]) == ("1", "2,3")
+    assert "GANGLINE_GPU_MILLI" not in env
+
+
+def test_an_instance_never_runs_on_a_whole_real_gpu() -> None:
+    launch = replace(
+        two_nodes(LaunchKind.RANKS, (1,)), milli=(125,), instances=(MigInstance(1, "1g.10gb", 0, 1),)
+    )
+    made = build(SEVENTH, launch, context(gpus=REAL))
+    assert "MIG instances would have to be made of real GPUs" in made.problem
+    assert (made.ranks, made.env) == ((), {})

@@ -298,7 +298,7 @@ def test_logs_by_range_and_waiting_for_more(tree_agent: RunningAgent, controller
 
 
 def test_job_names_its_output(tree_agent: RunningAgent, controller: FakeController, tmp_path: Path) -> None:
-    launch = shell("echo rank $RANK", tasks=2, workdir=str(tmp_path), output="logs/%j-%a-%t-%N%%.out")
+    launch = shell("echo rank $RANK", tasks=2, workdir=str(tmp_path), output="logs/%j-%r-%t-%N%%.out")
     controller.run("n1", FIRST, launch)
     controller.wait_for(FIRST, EventKind.ENDED)
     assert (tmp_path / "logs" / "1-1-1-n1%.out").read_text() == "rank 1\n"

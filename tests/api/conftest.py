@@ -10,6 +10,12 @@ import pytest
 from tests.api.served import Served, two_nodes
 
 
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> None:
+    """Load schemathesis' plugin, which pyproject.toml keeps from loading, for the file that needs it."""
+    if file_path.name == "test_schemathesis.py":
+        parent.config.pluginmanager.import_plugin("schemathesis.pytest.plugin")
+
+
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[Served]:
     served = Served(tmp_path, None)

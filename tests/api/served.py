@@ -31,9 +31,9 @@ from orchestrator.model.codec import decode, encode
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import Owner
 from orchestrator.model.protocol import SyncAnswer
-from orchestrator.store.open import open_store
 from tests.builders import cluster, facts, pool
 from tests.controller.world import ModelAgent
+from tests.ledgers import open_quickly
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Served:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="api", daemon=True)
         self._thread.start()
-        self.controller = Controller(open_store(folder / "state"), self.clock, Settings(poll_s=1))
+        self.controller = Controller(open_quickly(folder / "state"), self.clock, Settings(poll_s=1))
         self.run(self.controller.start())
         people = People(self.clock, look=PEOPLE.get, name=lambda uid: UIDS.get(uid, ""))
         self.hub = Hub(self.controller, self.clock, people, "1.2.3")

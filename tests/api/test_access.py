@@ -36,12 +36,16 @@ GET    /jobs/{job}/logs            401 403 403 404 404 404 403 403
 POST   /jobs/{job}/hold            401 403 403 200 200 200 403 403
 POST   /jobs/{job}/release         401 403 403 409 409 409 403 403
 POST   /jobs/{job}/requeue         401 403 403 409 409 409 403 403
+POST   /jobs/{job}/prioritize      401 403 403 200 200 200 403 403
+POST   /jobs/{job}/set             401 403 403 200 200 200 403 403
 POST   /jobs/{job}/cancel          401 403 403 200 200 200 403 403
 GET    /nodes                      401 200 200 200 200 200 403 403
 GET    /nodes/p-1                  401 200 200 200 200 200 403 403
 POST   /nodes/p-1/cordon           401 403 403 403 200 200 403 403
 POST   /nodes/p-1/uncordon         401 403 403 403 200 200 403 403
 GET    /gpus                       401 200 200 200 200 200 403 403
+GET    /topology                   401 200 200 200 200 200 403 403
+POST   /what-if                    401 403 200 200 200 200 403 403
 GET    /queues                     401 200 200 200 200 200 403 403
 GET    /status                     401 200 200 200 200 200 403 403
 GET    /cluster                    401 200 200 200 200 200 403 403
@@ -82,6 +86,8 @@ CASES = [
 FACTS = {"boot_id": "b", "cores": 1, "memory": 1}
 BODIES: dict[str, Any] = {
     "/jobs": document(),
+    "/jobs/{job}/prioritize": {"priority": 5},
+    "/what-if": document(),
     "/cluster": {"apiVersion": "gangline/v1", "kind": "ClusterSpec", "spec": {}},
     "/applies": {"holder": "alice@ctl", "digest": "d", "steps": []},
     "/applies/apply-1/end": {"outcome": "done"},

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from orchestrator.api import bounds
+from orchestrator.api import bodies, bounds
 from orchestrator.model.attempt import RankResult
 from orchestrator.model.codec import decode, encode
 from orchestrator.model.errors import InputError
@@ -171,8 +172,13 @@ def _full_beat() -> dict[str, Any]:
     return beat
 
 
+def _check(beat: dict[str, Any]) -> None:
+    body = json.dumps(beat).encode()
+    bounds.check(decode(SyncRequest, bodies.parse(body)), body)
+
+
 def test_what_a_node_can_tell_is_within_the_bounds() -> None:
-    bounds.check(decode(SyncRequest, _full_beat()))
+    _check(_full_beat())
 
 
 @pytest.mark.parametrize("bad", [-1, 1024, 10**9, 10**30])
@@ -212,6 +218,9 @@ def test_slot_that_no_machine_has_is_refused(served: Served, bad: int) -> None:
         (("inventory", 0, "started_us"), -1),
         (("inventory", 0, "launch", "slots"), [-1]),
         (("inventory", 0, "launch", "slots"), [1, 1]),
+        (("inventory", 0, "launch", "instances"), [{"slot": 9, "profile": "a", "start": 0, "size": 1}]),
+        (("inventory", 0, "launch", "instances"), [{"slot": 1, "profile": "a", "start": 5, "size": 4}]),
+        (("inventory", 0, "launch", "instances"), [{"slot": 1, "profile": "a", "start": 0, "size": 1}] * 2),
         (("inventory", 0, "launch", "cores"), -1),
         (("inventory", 0, "launch", "submitted_us"), -(10**30)),
         (("inventory", 0, "launch", "master_port"), 65_536),
@@ -223,12 +232,22 @@ def test_slot_that_no_machine_has_is_refused(served: Served, bad: int) -> None:
 )
 def test_what_no_node_can_mean_is_refused(path: tuple[str | int, ...], value: Any) -> None:
     """It would be folded, stored and added up for all, for as long as the ledger lives."""
-    message = decode(SyncRequest, _with(_full_beat(), path, value))
-
     with pytest.raises(InputError) as caught:
-        bounds.check(message)
+        _check(_with(_full_beat(), path, value))
 
     assert caught.value.code == "protocol.out-of-bounds"
+
+
+@pytest.mark.parametrize("number", [2**53 - 1, 2**53, 9_999_999_999_999_999, 10**16, -(2**53), 10**40])
+def test_a_number_is_judged_however_its_text_is_made(number: int) -> None:
+    """A short text without long numbers is not looked through: it must be one that needs no look."""
+    beat = _with(_full_beat(), ("events", 0, "t_us"), number)
+
+    if abs(number) < 2**53:
+        _check(beat)
+        return
+    with pytest.raises(InputError):
+        _check(beat)
 
 
 def test_field_of_a_newer_agent_is_passed_over(served: Served) -> None:

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.model.cluster import (
     Access,
     ClusterSpec,
+    FabricDomain,
     Grant,
     Group,
     Queue,
@@ -19,13 +20,16 @@ from orchestrator.model.cluster import (
     Role,
     Share,
     Site,
+    SiteFabric,
     SiteKind,
     Ssh,
+    Unit,
 )
 from orchestrator.model.codec import encode
 from orchestrator.wire import api_cluster as wire
 from tests.api.served import PREFIX, Served, document
 from tests.builders import GPU, cluster, pool
+from tests.scheduler.test_power import powered, root
 
 DOCUMENT = f"""
 apiVersion: gangline/v1
@@ -121,7 +125,11 @@ def test_gpus_of_closed_and_silent_nodes_are_not_ready(empty: Served) -> None:
 
 def test_queues_show_limits_and_what_goes_on(empty: Served) -> None:
     limited = Queue(
-        "research", guarantee=(Share(8, pool="p"),), weight=2, limits=QueueLimits(max_gpus_per_user=16)
+        "research",
+        guarantee=(Share(8, pool="p"),),
+        lending_limit=(Share(6, pool="p"),),
+        weight=2,
+        limits=QueueLimits(max_gpus_per_user=16),
     )
     empty.apply(cluster(pool("p", nodes=2), queues=(Queue("default"), limited)))
     whole: dict[str, Any] = {"nodes": 2, "per_node": {"gpus": 8}, "queue": "research"}
@@ -135,6 +143,10 @@ def test_queues_show_limits_and_what_goes_on(empty: Served) -> None:
     assert (default.name, default.running_jobs, default.waiting_jobs) == ("default", 0, 0)
     assert (research.running_jobs, research.used_gpus) == (1, 16)
     assert (research.waiting_jobs, research.waiting_gpus, research.held_jobs) == (1, 16, 1)
+    assert (research.used_milli, research.borrowed_milli, research.share_milli) == (16000, 8000, 8000)
+    assert (research.reason.code if research.reason else "", research.reason_jobs) == ("wait.limit", 1)
+    assert [(share.pool, share.gpus) for share in research.lending_limit] == [("p", 6)]
+    assert (default.reason, default.share_milli) == (None, 0)
     assert (research.weight, research.guarantee[0].gpus, research.limits.max_gpus_per_user) == (2, 8, 16)
 
 
@@ -333,3 +345,96 @@ def test_version_and_health(served: Served) -> None:
     served.settle()
 
     assert served.get("/healthz", anonymous=True).status == 503
+
+
+# --- topology -------------------------------------------------------------------------------------------------------
+
+
+def test_topology_shows_each_level_with_what_fits_there(empty: Served) -> None:
+    fabric = SiteFabric(
+        ("unit", "spine"),
+        (Unit("u1", ("p-1", "p-2")), Unit("u2", ("p-3",))),
+        (FabricDomain("spine", "s1", ("u1", "u2")),),
+    )
+    empty.apply(cluster(pool("p", nodes=4), fabric=fabric))
+    empty.post("/nodes/p-3/cordon", {"why": "disk"})
+    empty.submit(document(tasks=1, per_task={"gpus": 3}, topology={"required": "unit"}))
+    empty.beat()
+
+    found = wire.TopologyList.model_validate_json(empty.get("/topology").body).items
+
+    assert [(one.level, one.domain, one.node_names) for one in found] == [
+        ("site", "here", "p-[1-4]"),
+        ("spine", "s1", "p-[1-3]"),
+        ("spine", "", "p-4"),
+        ("unit", "u1", "p-[1-2]"),
+        ("unit", "u2", "p-3"),
+        ("unit", "", "p-4"),
+    ]
+    assert [(one.open_nodes, one.free_gpus, one.gpus, one.largest_gang) for one in found] == [
+        (3, 21, 32, 2),
+        (2, 13, 24, 1),
+        (1, 8, 8, 1),
+        (2, 13, 16, 1),
+        (0, 0, 8, 0),
+        (1, 8, 8, 1),
+    ]
+
+
+def test_watts_follow_what_runs(empty: Served) -> None:
+    empty.apply(powered(root(800)))
+    job = empty.submit(document(tasks=1, per_task={"gpus": 3}))
+    empty.beat()
+
+    def said() -> tuple[tuple[int, int], int | None]:
+        found = wire.TopologyList.model_validate_json(empty.get("/topology").body).items
+        (domain,) = (one.power for one in found if one.power is not None)
+        (queue,) = wire.QueueList.model_validate_json(empty.get("/queues").body).items
+        return (domain.used_watts, domain.limit_watts), queue.used_watts
+
+    (used, limit), queue = said()
+    assert (limit, queue) == (800, 300)
+    empty.finish(job)
+    idle = said()[0][0]
+    assert (said()[1], used - idle) == (0, 3 * (100 - idle // 8)), "eight GPUs idle, and then five"
+
+
+# --- what if --------------------------------------------------------------------------------------------------------
+
+
+def test_what_if_says_where_a_job_would_start_and_submits_nothing(served: Served) -> None:
+    found = wire.WhatIf.model_validate_json(
+        served.post("/what-if", document(nodes=2, per_node={"gpus": 8})).body
+    )
+
+    assert (found.starts, found.refused, found.reason) == (True, False, None)
+    assert [(one.node, one.devices) for one in found.nodes] == [
+        ("p-1", list(range(8))),
+        ("p-2", list(range(8))),
+    ]
+    assert served.get("/jobs").json()["items"] == []
+
+
+def test_what_if_of_an_array_counts_its_tasks_by_node(served: Served) -> None:
+    body = document(tasks=2, per_task={"gpu_share": 0.5}, array={"tasks": "0-39"})
+    answer = served.post("/what-if", body)
+    assert answer.status == 200, answer.body
+    found = wire.WhatIf.model_validate_json(answer.body)
+    assert (found.array_tasks, found.tried, found.starting) == (40, 40, 16)
+    assert [(one.node, one.devices, one.milli, one.array_tasks, one.tasks) for one in found.nodes] == [
+        ("p-1", list(range(8)), [], 8, 16),
+        ("p-2", list(range(8)), [], 8, 16),
+    ]
+    assert found.reason is not None
+    assert found.reason.code.startswith("wait.")
+
+
+def test_what_if_says_why_it_would_wait_or_be_refused(served: Served) -> None:
+    job = served.submit(document(nodes=2, per_node={"gpus": 8}))
+    waits = served.post("/what-if", document(nodes=2, per_node={"gpus": 8})).json()
+    never = served.post("/what-if", document(nodes=3, per_node={"gpus": 8})).json()
+    unsound = served.post("/what-if", document(nodes=0))
+
+    assert (waits["starts"], waits["refused"], waits["reason"]["code"]) == (False, False, "wait.gpus"), job
+    assert (never["starts"], never["refused"], never["reason"]["code"]) == (False, True, "never.nodes")
+    assert unsound.status == 422

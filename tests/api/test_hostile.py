@@ -265,7 +265,7 @@ def test_unknown_parameters_are_errors_everywhere(shared: Served, route: str) ->
 def test_unforeseen_error_is_told_without_its_traceback(
     shared: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def broken(_: object) -> None:
+    def broken(*_: object) -> None:
         raise RuntimeError("the secret is no-number")
 
     for target, path in (

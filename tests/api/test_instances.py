@@ -31,7 +31,7 @@ from orchestrator.provision.aws.known import Accounts
 from orchestrator.provision.certificates import ensure
 from orchestrator.provision.metal.archive import agent_archive
 from tests.api.listening import Listening
-from tests.api.served import PREFIX
+from tests.api.served import PREFIX, until
 from tests.api.test_node_keys import FACTS, NOW, Answer, ca_of
 from tests.builders import cluster, facts, pool
 from tests.provision.aws.papers import ACCOUNT, INSTANCE, REGION, document, region
@@ -131,7 +131,9 @@ def test_it_is_told_who_it_is_and_let_in(server: Listening, tmp_path: Path) -> N
     assert node.join() == "p-1"
     assert node.beat().status == 200
     with server.client() as client:
-        assert next(one for one in client.nodes() if one.name == "p-1").contact == "ok"
+        until(
+            lambda: next(one for one in client.nodes() if one.name == "p-1").contact == "ok"
+        )  # seen soon after
 
 
 def test_again_with_the_same_key_and_with_no_other(server: Listening, tmp_path: Path) -> None:

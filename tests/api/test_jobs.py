@@ -32,7 +32,7 @@ def test_same_key_and_document_give_the_same_job(served: Served) -> None:
     again = served.post("/jobs", other_order, headers={"Idempotency-Key": "k"})
 
     assert (first.status, again.status) == (201, 200)
-    assert again.json() == {"id": first.json()["id"], "repeated": True}
+    assert again.json() == {"id": first.json()["id"], "tasks": 1, "repeated": True}
 
 
 def test_key_that_made_another_job_is_a_conflict(served: Served) -> None:
@@ -50,6 +50,23 @@ def test_keys_of_two_people_never_meet(served: Served) -> None:
 
     assert (mine.status, theirs.status) == (201, 201)
     assert mine.json()["id"] != theirs.json()["id"]
+
+
+def test_what_can_never_run_is_refused_unless_it_is_forced(served: Served) -> None:
+    asked = document(nodes=99, per_node={"gpus": 8})
+    refused = served.post("/jobs", asked)
+    forced = served.post("/jobs", {**asked, "force": True})
+
+    assert (refused.status, refused.code) == (403, "never.nodes")
+    assert forced.status == 201
+    found = served.get(f"/jobs/{forced.json()['id']}/explain").json()
+    assert found["reason"]["code"] in ("wait.never", "wait.next-pass")
+
+
+def test_force_is_yes_or_no(served: Served) -> None:
+    answer = served.post("/jobs", {**document(), "force": "yes"})
+
+    assert (answer.status, answer.code, answer.json()["path"]) == (422, "spec.wrong-type", "force")
 
 
 def test_faults_of_a_document_come_all_at_once_with_their_places(served: Served) -> None:

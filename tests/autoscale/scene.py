@@ -36,13 +36,14 @@ from orchestrator.model.cluster import (
     Site,
     SiteKind,
 )
-from orchestrator.model.decisions import Buy, CapacityDecision, Cordon, Release, Uncordon
+from orchestrator.model.decisions import Buy, CapacityDecision, Cordon, Reasons, Release, Uncordon
 from orchestrator.model.ids import intent_id
 from orchestrator.model.node import Device, Mark, MarkKind, NodeFacts
 from orchestrator.model.protocol import EndOrder
-from orchestrator.model.reasons import Reason
+from orchestrator.model.reasons import Reason, reason
 from orchestrator.scheduler import Policy as SchedulerPolicy
 from orchestrator.scheduler import decide as schedule
+from orchestrator.scheduler.waits import Stopped
 from tests.builders import GPU, T0, Fold
 
 SECOND = 1_000_000
@@ -91,10 +92,14 @@ def offer(
 
 
 class Told:
-    """A Reporter that keeps what it is told first."""
+    """Keeps what both passes tell: of the one over capacity what it tells first."""
 
     def __init__(self) -> None:
         self.reasons: dict[Any, Reason] = {}
+        self.waits: Reasons | None = None
+
+    def waiting(self, reasons: Reasons) -> None:
+        self.waits = reasons
 
     def class_blocked(self, key: Any, reason: Reason) -> None:
         self.reasons.setdefault(key, reason)
@@ -110,6 +115,7 @@ class Scene(Fold):
         self.policy = Policy()
         self.now_us = T0
         self.made = 0
+        self.waits: Reasons = Stopped(reason("wait.next-pass"))
         self.reasons: dict[Any, Reason] = {}
 
     def __call__(self, body: Any, subject: str = "test", t_us: int = 0) -> Any:
@@ -136,20 +142,20 @@ class Scene(Fold):
                 ),
                 f"job/{job}",
             )
+        self.waits = told.waits or self.waits
         before, capacity = copy.deepcopy(to_plain(self.state)), Told()
         used = {name: dict(scope.used) for name, scope in self.state.limits.scopes.items()}
-        decisions = decide(
-            self.state, self.offers, self.policy, self.now_us, budget, capacity, dict(told.reasons)
-        )
+        decisions = decide(self.state, self.offers, self.policy, self.now_us, budget, capacity, self.waits)
         assert to_plain(self.state) == before, "a pass changed State"
         assert {name: dict(scope.used) for name, scope in self.state.limits.scopes.items()} == used
-        self.reasons = {**told.reasons, **capacity.reasons}
+        waits = {key: self.waits.get(key) for key in self.state.classes}
+        self.reasons = {**{key: why for key, why in waits.items() if why is not None}, **capacity.reasons}
         return decisions
 
     def reason_of(self, job_id: int) -> Reason:
         """Why a job waits, after `look`."""
         job = self.state.jobs[job_id]
-        return next(why for key, why in self.reasons.items() if key.request == job.spec.request)
+        return next(why for key, why in self.reasons.items() if key.shape.request == job.spec.request)
 
     # --- what a controller records ---------------------------------------------------------------------------
 

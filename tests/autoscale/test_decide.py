@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from orchestrator.autoscale import Policy
-from orchestrator.autoscale.backoff import retry_us
 from orchestrator.ledger import events
+from orchestrator.ledger.capacity import WHOLE
 from orchestrator.model.capacity import ErrorClass, Offer, Shape
 from orchestrator.model.cluster import ClusterSpec, Queue, QueueLimits, Storage, StorageKind
-from orchestrator.model.decisions import Buy, Release
+from orchestrator.model.decisions import Buy
 from orchestrator.model.job import JobSpec, Workload
 from orchestrator.model.node import Contact, Mark, MarkKind
 from tests.autoscale.scene import SECOND, Scene, budget, elastic, hybrid, kinds, offer
@@ -48,6 +48,17 @@ def blocked(why: str) -> Callable[[Scene], None]:
         scene.policy = replace(scene.policy, blocked=(("use1", why),))
 
     return set_policy
+
+
+def alone(spec: JobSpec) -> JobSpec:
+    """The same on nodes that are nobody else's."""
+    return replace(spec, request=replace(spec.request, exclusive=True))
+
+
+def hold_gpus(scene: Scene, count: int) -> None:
+    """The person has so many GPUs elsewhere."""
+    scope = scene.state.scope(scene.state.jobs[1])
+    scene.state.limits.take(scope, scene.state.gang_amounts(count * WHOLE, "burst"))
 
 
 A, B = "us-east-1a", "us-east-1b"
@@ -248,6 +259,20 @@ CASES: dict[str, Case] = {
         {1: "wait.limit"},
         hybrid(elastic(), queues=(Queue("default", limits=QueueLimits(max_gpus_per_user=4)),)),
     ),
+    "limits count whole nodes of who wants nodes alone": Case(
+        [alone(job(nodes=1, gpus=1))],
+        [],
+        {1: "wait.limit"},
+        hybrid(elastic(), queues=(Queue("default", limits=QueueLimits(max_gpus_per_user=12)),)),
+        before=lambda scene: hold_gpus(scene, 5),
+    ),
+    "a limit that whole nodes keep stops nothing": Case(
+        [alone(job(nodes=1, gpus=1))],
+        [("on_demand", A, 1, 1)],
+        {1: "wait.booting"},
+        hybrid(elastic(), queues=(Queue("default", limits=QueueLimits(max_gpus_per_user=12)),)),
+        before=lambda scene: hold_gpus(scene, 4),
+    ),
     "limits are debited for those behind": Case(
         [job(nodes=1, gpus=8), job(nodes=2, gpus=8)],
         [("on_demand", A, 1, 1)],
@@ -318,6 +343,15 @@ def test_what_comes_covers_the_gang_until_it_is_there() -> None:
     assert kinds(scene) == []
     scene(events.NodeContact(nodes[0], Contact.SUSPECT))
     assert [type(one) for one in scene.look()] == []
+
+
+def test_who_wants_a_node_alone_gets_one_bought_where_others_are_busy() -> None:
+    scene = Scene()
+    scene.submit(job(nodes=1, gpus=1))
+    scene.bought()
+    assert kinds(scene) == []
+    scene.submit(alone(job(nodes=1, gpus=1)))
+    assert [type(one) for one in scene.look()] == [Buy]
 
 
 def test_nodes_of_a_gang_that_still_waits_are_not_idle() -> None:
@@ -392,24 +426,6 @@ def test_a_floor_is_committed_to_the_end_of_the_month() -> None:
     assert scene.reason_of(gang).code == "wait.budget"
 
 
-def test_while_a_site_is_tried_again_nothing_else_is_asked_of_it() -> None:
-    """Though another pool of it could buy: what slowed it down was the site."""
-    scene = Scene(
-        hybrid(elastic(), elastic("other")),
-        (offer(), offer(zone=B), offer(pool="other"), offer(zone=B, pool="other")),
-    )
-    for _ in range(2):
-        scene.submit(GANG_OF_4)
-    for intent in scene.carry_out():
-        scene.refuse(intent, ErrorClass.THROTTLING)
-    scene.wait(61)
-    assert kinds(scene) == ["Buy"]
-    (intent,) = scene.carry_out()
-    assert kinds(scene) == []
-    scene.launch(intent)
-    assert kinds(scene) == ["Buy"]
-
-
 def test_a_proved_node_that_is_silent_is_not_waited_for() -> None:
     scene = Scene()
     first = scene.submit(job(nodes=1, gpus=8))
@@ -427,132 +443,6 @@ def test_a_node_that_is_being_ended_is_no_part_of_a_floor() -> None:
     scene.bought(ready=False)
     scene.wait(100)
     assert kinds(scene) == ["Release", "Buy"]
-
-
-@pytest.mark.parametrize(
-    ("fault", "least_s", "most_s"),
-    [
-        (ErrorClass.CAPACITY, 60, 900),
-        (ErrorClass.QUOTA, 3600, 6 * 3600),
-        (ErrorClass.PRICE, 300, 1800),
-        (ErrorClass.THROTTLING, 5, 120),
-        (ErrorClass.AUTH, 300, 3600),
-    ],
-)
-def test_each_class_rests_for_its_own_time(fault: ErrorClass, least_s: int, most_s: int) -> None:
-    """Soon for lack of capacity, an hour at least for a quota; a quarter more at most, by the intent."""
-    for failures, wanted_s in ((1, least_s), (40, most_s)):
-        rest_us = retry_us(fault, failures, "intent-1", T0) - T0
-        assert wanted_s * SECOND <= rest_us < wanted_s * SECOND * 5 // 4
-
-
-def test_a_name_is_free_when_its_instance_is_gone() -> None:
-    scene = Scene()
-    scene.submit(job(nodes=1, gpus=8))
-    (first,) = scene.bought()
-    scene.look()
-    scene.end(1)
-    scene.wait(600)
-    scene.carry_out()
-    scene.carry_out()
-    scene.submit(job(nodes=1, gpus=8))
-    assert scene.state.nodes[first].releasing
-    (intent,) = scene.carry_out()
-    assert scene.state.fleets[intent].intent.nodes == ("burst-2",)
-    scene.gone(first)
-    scene.submit(job(nodes=1, gpus=8, cores=1))
-    scene.launch(intent)
-    (other,) = scene.carry_out()
-    assert scene.state.fleets[other].intent.nodes == ("burst-1",)
-
-
-def test_launches_of_an_offering_double_with_success_and_are_one_after_failure() -> None:
-    scene = Scene(hybrid(elastic(most=20)), (offer(),))
-    for cores in range(1, 12):
-        scene.submit(job(nodes=1, gpus=8, cores=cores))
-    made: list[int] = []
-    for _ in range(3):
-        asked = scene.carry_out()
-        made.append(len(asked))
-        scene.launch(*asked)
-    assert made == [1, 2, 8]
-    scene.submit(job(nodes=1, gpus=8, cores=40))
-    (last,) = scene.carry_out()
-    scene.refuse(last, ErrorClass.CAPACITY)
-    scene.submit(job(nodes=1, gpus=8, cores=41))
-    assert kinds(scene) == []
-    scene.wait(61)
-    assert kinds(scene) == ["Buy"], "one launch alone finds out whether it is better"
-
-
-def test_another_file_lifts_what_only_a_file_can_mend() -> None:
-    scene = Scene()
-    scene.submit(GANG_OF_4)
-    for _ in range(2):
-        (intent,) = scene.carry_out()
-        scene(events.CapacityRefused(intent, ErrorClass.PERMANENT, "no such image", 1 << 62))
-    assert kinds(scene) == []
-    assert scene.reason_of(1).fact("at") == "when the file changes"
-    scene(events.ClusterApplied(hybrid(elastic(most=5)), "another"), "cluster")
-    assert kinds(scene) == ["Buy"]
-
-
-def test_a_pool_whose_nodes_do_not_boot_stops_buying() -> None:
-    """Ten in a row, whatever offering they were of; a person or another file lets it try again."""
-    scene = Scene(hybrid(elastic(boot_s=100)))
-    scene.submit(GANG_OF_4)
-    for _ in range(3):
-        nodes = scene.bought(ready=False)
-        scene.wait(100)
-        scene.carry_out(tuple(one for one in scene.look() if isinstance(one, Release)))
-        assert all(scene.state.nodes[name].releasing for name in nodes)
-        scene.gone(*nodes)
-        scene.wait(3600)
-    assert scene.state.boot_failures == {"burst": 12}
-    assert kinds(scene) == []
-    assert "12 nodes in a row" in scene.reason_of(1).sentence()
-    scene(events.CapacityReset("burst", "the image is mended"))
-    assert kinds(scene) == ["Buy"]
-
-
-def test_a_boot_that_is_too_slow_lets_its_offering_rest() -> None:
-    scene = Scene(hybrid(elastic(boot_s=100)))
-    scene.submit(job(nodes=1, gpus=8))
-    (late,) = scene.bought(ready=False)
-    scene.wait(99)
-    assert kinds(scene) == []
-    scene.wait(1)
-    release, buy = scene.look()
-    assert isinstance(release, Release)
-    assert isinstance(buy, Buy)
-    assert release.failed
-    assert scene.state.nodes[late].instance in release.instances
-    assert buy.offer.key.zone == B, "the same pass knows that the other one rests"
-
-
-def test_what_did_not_boot_is_not_bought_again_in_the_same_pass() -> None:
-    """Also where nothing else is on offer; the rest of each launch that failed is longer than the one before."""
-    scene = Scene(hybrid(elastic(boot_s=100)), (offer(),))
-    scene.submit(job(nodes=1, gpus=8))
-    scene.bought(ready=False)
-    scene.submit(job(nodes=1, gpus=8, cores=2))
-    scene.bought(ready=False)
-    scene.wait(100)
-    first, second = scene.look()
-    assert isinstance(first, Release)
-    assert isinstance(second, Release)
-    assert second.retry_us - scene.now_us >= 120 * SECOND > first.retry_us - scene.now_us
-    assert scene.reason_of(1).code == "wait.capacity"
-
-
-def test_the_breaker_opens_in_the_pass_that_sees_the_last_failure() -> None:
-    scene = Scene(hybrid(elastic(most=8, boot_s=100)))
-    scene.policy = Policy(most_boot_failures=4)
-    scene.submit(GANG_OF_4)
-    scene.bought(ready=False)
-    scene.wait(100)
-    assert kinds(scene) == ["Release"]
-    assert "4 nodes in a row" in scene.reason_of(1).sentence()
 
 
 # --- properties of one pass -----------------------------------------------------------------------------------

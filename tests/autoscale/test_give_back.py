@@ -146,3 +146,23 @@ def test_uncordon_is_only_for_what_an_earlier_pass_has_cordoned() -> None:
     scene, _ = idle()
     scene.submit(job(nodes=3, gpus=8))
     assert not [one for one in scene.look() if isinstance(one, Uncordon)]
+
+
+def test_a_name_is_free_when_its_instance_is_gone() -> None:
+    scene = Scene()
+    scene.submit(job(nodes=1, gpus=8))
+    (first,) = scene.bought()
+    scene.look()
+    scene.end(1)
+    scene.wait(600)
+    scene.carry_out()
+    scene.carry_out()
+    scene.submit(job(nodes=1, gpus=8))
+    assert scene.state.nodes[first].releasing
+    (intent,) = scene.carry_out()
+    assert scene.state.fleets[intent].intent.nodes == ("burst-2",)
+    scene.gone(first)
+    scene.submit(job(nodes=1, gpus=8, cores=1))
+    scene.launch(intent)
+    (other,) = scene.carry_out()
+    assert scene.state.fleets[other].intent.nodes == ("burst-1",)

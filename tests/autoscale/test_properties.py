@@ -22,10 +22,12 @@ from orchestrator.ledger.apply_capacity import by_hour
 from orchestrator.ledger.snapshot import from_plain, to_plain
 from orchestrator.model.attempt import JobState
 from orchestrator.model.capacity import ErrorClass, billed_s, cost
+from orchestrator.model.cluster import Queue
 from orchestrator.model.decisions import Buy, Cordon, Release
 from tests.autoscale.scene import DOLLAR, SECOND, Scene, Told, budget, elastic, hybrid, offer
 from tests.builders import job
 from tests.controller.invariants import check_state
+from tests.priced import dollars_on_paper, passed
 
 HOUR, MONTH, MOST, LEAST = 170, 900, 4, 1
 AWAY = 1  # the default of `update.max_unavailable`
@@ -37,7 +39,9 @@ def playing(seed: int, length: int, *more: Callable[[Scene, Random], None]) -> I
     dice = Random(seed)
     scene = Scene(
         hybrid(
-            elastic(most=MOST, least=LEAST, idle_s=300, boot_s=900), budgets=(budget(hour=HOUR, month=MONTH),)
+            elastic(most=MOST, least=LEAST, idle_s=300, boot_s=900),
+            budgets=(budget(hour=HOUR, month=MONTH), budget("of-x", hour=60, queue="x")),
+            queues=(Queue("default"), Queue("x")),
         ),
         OFFERS,
     )
@@ -52,8 +56,11 @@ def playing(seed: int, length: int, *more: Callable[[Scene, Random], None]) -> I
 def _submit(scene: Scene, dice: Random) -> None:
     if len(scene.state.jobs) < 5:
         hours = dice.choice((1, 3, 9))
+        nodes = dice.randint(1, 4) if dice.random() < 0.7 else 0
+        gpus = 8 if nodes else dice.randint(1, 5)
+        queue = dice.choice(("default", "default", "x"))
         scene.submit(
-            job(nodes=dice.randint(1, 4), gpus=8, cores=dice.randint(1, 3), time_limit_s=hours * 3600)
+            job(nodes=nodes, gpus=gpus, cores=dice.randint(1, 3), queue=queue, time_limit_s=hours * 3600)
         )
 
 
@@ -132,6 +139,7 @@ def test_no_budget_and_no_size_is_passed_whatever_clouds_answer(seed: int, lengt
     for scene in playing(seed, length):
         check_state(scene.state)
         assert committed(scene) <= HOUR * DOLLAR
+        assert not passed(scene.state, dollars_on_paper(scene.state))
         nodes = sum(len(fleet.instances) or len(fleet.intent.nodes) for fleet in scene.state.fleets.values())
         assert nodes <= MOST
 
@@ -177,7 +185,7 @@ def test_equal_states_decide_alike(seed: int, length: int) -> None:
     *_, scene = playing(seed, length)
     again = from_plain(to_plain(scene.state))
     first, second = Told(), Told()
-    waits = dict(scene.reasons)
+    waits = scene.waits
     one = decide(scene.state, scene.offers, scene.policy, scene.now_us, 1000, first, waits)
     two = decide(again, scene.offers, scene.policy, scene.now_us, 1000, second, waits)
     assert one == two

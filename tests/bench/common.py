@@ -103,12 +103,19 @@ class Figures:
         self.machine = machine(folder)
         say(f"{bench}: {self.machine}, load {os.getloadavg()[0]:.1f}")
 
-    def emit(self, case: str, figure: float, unit: str, published: float | None = None) -> None:
-        """One figure; `published` is what another system's people state for the same work, in the same unit."""
-        print(line(self._bench, case, figure, unit, published, self.machine), flush=True)
+    def emit(
+        self, case: str, figure: float, unit: str, published: float | None = None, **more: Value
+    ) -> None:
+        """One figure; `published` is what another system's people state for the same work, in the same unit.
+
+        `more` are further fields of this benchmark's own.
+        """
+        print(line(self._bench, case, figure, unit, published, self.machine, **more), flush=True)
 
 
-def line(bench: str, case: str, figure: float, unit: str, published: float | None, machine: str) -> str:
+def line(
+    bench: str, case: str, figure: float, unit: str, published: float | None, machine: str, **more: Value
+) -> str:
     """The JSON line of a figure."""
     return json.dumps(
         {
@@ -118,6 +125,7 @@ def line(bench: str, case: str, figure: float, unit: str, published: float | Non
             "unit": unit,
             "published": published,
             "machine": machine,
+            **{name: round(value, 4) if isinstance(value, float) else value for name, value in more.items()},
         }
     )
 
@@ -180,8 +188,18 @@ def fsync_ms(folder: Path) -> list[float]:
 
 def cpu_s(pid: int) -> float:
     """Processor seconds that all threads of a process have used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    return cpu_s_of(Path(f"/proc/{pid}/stat"))
+
+
+def cpu_s_of(stat: Path) -> float:
+    """The same from a `stat` of /proc."""
+    fields = stat.read_text(errors="replace").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def first_thread_cpu_s(pid: int) -> float:
+    """The same of its first thread alone."""
+    return cpu_s_of(Path(f"/proc/{pid}/task/{pid}/stat"))
 
 
 def busy_s() -> float:

@@ -1,7 +1,7 @@
 """A local cluster to be measured: `gangline up` with real agents, and `gangline down` at the end.
 
 Comes in: a folder on a disk, how many nodes. Goes out: a cluster whose nodes are ready, an admin's client. Called by:
-rate.
+rate, truth.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ DOWN = "30s"
 class Local:
     """What `up` has started; a context manager that takes it down."""
 
-    def __init__(self, folder: Path, nodes: int, gpus: int) -> None:
+    def __init__(self, folder: Path, nodes: int, gpus: int, more: str = "") -> None:
+        """`more` is what its cluster file says besides."""
         self.folder = folder
         self.state = folder / "state" / CLUSTER
         self._nodes = nodes
         self._gpus = gpus
+        self._more = more
         self._client: Client | None = None
 
     def __enter__(self) -> Local:
         self.folder.mkdir(parents=True)
         spec = self.folder / "cluster.yaml"
-        spec.write_text(cluster_text(self._nodes, self._gpus))
+        spec.write_text(cluster_text(self._nodes, self._gpus) + self._more)
         begun_s = time.monotonic()
         try:
             self._gangline("up", str(spec), "--timeout", READY)

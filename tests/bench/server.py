@@ -29,6 +29,8 @@ START_S = 60.0
 STOP_S = 20.0
 TICK_S = 0.02
 
+OPEN_S = 10.0  # until the last of all agents that have joined is let in
+
 
 class Server:
     """One controller; a context manager that ends it."""
@@ -120,13 +122,23 @@ class Server:
 
     def populate(self, agents: Helper, nodes: int, gpus: int) -> None:
         """Apply a cluster of so many nodes, and let emulated agents play them."""
-        self.client.apply_cluster(cluster_text(nodes, gpus))
-        names = [node.name for node in self.client.nodes()]
+        self.play(agents, cluster_text(nodes, gpus), gpus, {"local": MODEL})
+
+    def play(
+        self, agents: Helper, cluster: str, gpus: int, models: dict[str, str], *, push: bool = False
+    ) -> None:
+        """Apply a cluster, and let emulated agents play its nodes; `models`: the GPU model of each pool."""
+        self.client.apply_cluster(cluster)
+        nodes = {node.name: models[node.pool] for node in self.client.nodes()}
         secret = self.client.create_token("join", "*", 3600).secret
-        agents.ask("join", host=HOST, port=self.port, nodes=names, token=secret, gpus=gpus, model=MODEL)
-        closed = [node.name for node in self.client.nodes() if not node.open]
-        if closed:
-            raise Failed(f"{len(closed)} of {nodes} nodes can't be given work, {closed[0]} among them")
+        agents.ask("join", host=HOST, port=self.port, nodes=nodes, token=secret, gpus=gpus, push=push)
+        deadline = time.monotonic() + OPEN_S
+        while closed := [node.name for node in self.client.nodes() if not node.open]:
+            if time.monotonic() > deadline:
+                raise Failed(
+                    f"{len(closed)} of {len(nodes)} nodes can't be given work, {closed[0]} among them"
+                )
+            time.sleep(TICK_S)
 
     def jobs(self) -> list[JobSummary]:
         """All jobs, as the API tells of them."""

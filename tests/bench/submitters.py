@@ -1,11 +1,15 @@
 """Clients that submit jobs, each on its own kept connection: one POST a job with its own Idempotency-Key.
 
-Comes in: where the server is, a token, a job document, how many, how fast. Goes out: for each job its id, when its
-request was sent (or was due) and when its acknowledgement came. Called by: helper, as a process of its own.
+Comes in: where the server is, a token, a job document, how many, how fast; or documents and a plan. Goes out: for
+each job its id, when its request was sent (or was due) and when its acknowledgement came. Called by: helper, as a
+process of its own.
 
 `rate` 0 is a closed loop: each client sends its next job when the last is acknowledged. Otherwise jobs are due at that
 rate a second and their times count from when they were due, so that a server that stalls can't hide it. A request whose
 answer was lost, or that was told to come again (503), is sent again with the same key.
+
+With a `plan`, jobs differ and each has its own time: [microseconds after the begin, which of `documents`], by time.
+`numbers` then says which job of the plan a row is about.
 """
 
 from __future__ import annotations
@@ -30,14 +34,18 @@ class Run:
     host: str
     port: int
     token: str
-    body: bytes
+    bodies: list[bytes]
     jobs: int
     rate: float
     prefix: str
+    plan: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # due, in microseconds after the begin; which body
     begun: int = 0
     sent: int = 0
     repeats: int = 0
     rows: list[tuple[int, int, int]] = field(default_factory=list)  # job, sent or due, acknowledged
+    numbers: list[int] = field(default_factory=list)  # of each row: which job it was, from 0
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     error: str = ""
 
@@ -47,7 +55,13 @@ class Run:
             return None
         number = self.sent
         self.sent += 1
+        if self.plan:
+            return number, self.begun + self.plan[number][0] * 1000
         return number, self.begun + int(number / self.rate * 1e9) if self.rate else 0
+
+    def body(self, number: int) -> bytes:
+        """The document of a job."""
+        return self.bodies[self.plan[number][1] if self.plan else 0]
 
     def fail(self, why: str) -> None:
         """Nothing more will come of this run."""
@@ -91,7 +105,7 @@ class Client:
         if self._up:
             run = self._run
             start = head(PATH, run.token, f"Idempotency-Key: {run.prefix}-{self._number}\r\n")
-            self._link.send(request(start, run.body), self._answered)
+            self._link.send(request(start, run.body(self._number)), self._answered)
 
     def _answered(self, status: int, body: bytes) -> None:
         run = self._run
@@ -104,6 +118,7 @@ class Client:
             run.fail(f"submitting was answered with {status}: {body[:300].decode(errors='replace')}")
             return
         run.rows.append((json.loads(body)["id"], self._from_ns, now_ns()))
+        run.numbers.append(self._number)
         if len(run.rows) == run.jobs:
             run.finished.set()
         self.next()
@@ -134,8 +149,9 @@ def _nothing() -> None:
 async def submit(plain: Plain) -> Plain:
     """Submit all and answer with what became of each; `clients` is how many connections."""
     clients = plain.pop("clients")
-    body = json.dumps(plain.pop("document")).encode()
-    run = Run(body=body, **plain)
+    plain.setdefault("documents", [plain.pop("document", None)])
+    bodies = [json.dumps(document).encode() for document in plain.pop("documents")]
+    run = Run(bodies=bodies, **plain)
     loop = asyncio.get_running_loop()
     group = [Client(run, loop) for _ in range(clients)]
     await asyncio.gather(*(client.connect() for client in group))
@@ -147,7 +163,7 @@ async def submit(plain: Plain) -> Plain:
         client.close()
     if run.error:
         raise RuntimeError(run.error)
-    return {"begun": run.begun, "rows": run.rows, "repeats": run.repeats}
+    return {"begun": run.begun, "rows": run.rows, "numbers": run.numbers, "repeats": run.repeats}
 
 
 def serve() -> None:

@@ -149,6 +149,7 @@ class FakeClient:
         self.cancelled: list[tuple[int, bool]] = []
         self.whys: list[str] = []
         self.submitted: list[Mapping[str, Any]] = []
+        self.asked_what_if: list[Mapping[str, Any]] = []
         self.asked: dict[str, Any] = {}
         self.explanations: dict[int, api.Explanation] = {}
         self.found_nodes: list[api_cluster.Node] = []
@@ -160,9 +161,15 @@ class FakeClient:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def submit(self, document: Mapping[str, Any], key: str | None = None) -> api.JobCreated:
-        self.submitted.append(document)
+    def submit(
+        self, document: Mapping[str, Any], key: str | None = None, *, force: bool = False
+    ) -> api.JobCreated:
+        self.submitted.append({**document, "force": True} if force else document)
         return api.JobCreated(id=1)
+
+    def what_if(self, document: Mapping[str, Any]) -> api_cluster.WhatIf:
+        self.asked_what_if.append(document)
+        return api_cluster.WhatIf(starts=True)
 
     def jobs(self, **filters: Any) -> Iterator[api.JobSummary]:
         self.asked = filters
@@ -196,6 +203,12 @@ class FakeClient:
         if found.state != "held":
             raise Conflict("job.not-held", f"job {number} is {found.state}, not held")
         return found.model_copy(update={"state": "waiting"})
+
+    def prioritize(self, number: int, priority: int) -> api.Job:
+        found = self.job(number)
+        if found.state not in ("waiting", "held"):
+            raise Conflict("job.has-attempt", f"job {number} is {found.state}: priority decides about starts")
+        return found.model_copy(update={"priority": priority})
 
     def requeue(self, number: int, why: str = "") -> api.Job:
         found = self.job(number)

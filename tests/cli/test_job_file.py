@@ -38,6 +38,22 @@ spec:
             {"nodes": 1, "per_node": {"gpus": 8}, "launch": {"kind": "launcher"}},
         ),
         (
+            {"gpu_share": 0.5, "gpu_memory": "20GiB", "labels": {"network": "fast"}, "exclusive": True},
+            {
+                "tasks": 1,
+                "per_task": {"gpu_share": 0.5, "gpu_memory": "20GiB", "labels": {"network": "fast"}},
+                "exclusive": True,
+            },
+        ),
+        (
+            {"nodes": 8, "mig": "1g.10gb", "segment": (4, "unit")},
+            {
+                "nodes": 8,
+                "per_node": {"mig": "1g.10gb"},
+                "topology": {"segment": {"nodes": 4, "level": "unit"}},
+            },
+        ),
+        (
             {"tasks": 2, "cores": 4, "memory": "8GiB", "gpu_model": ("H100",)},
             {"tasks": 2, "per_task": {"cores": 4, "memory": "8GiB", "gpu_model": ["H100"]}},
         ),

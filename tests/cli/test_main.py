@@ -43,12 +43,15 @@ COMMANDS = dict(every_command())
 
 def test_the_commands_of_the_design_are_there() -> None:
     clusters = "init validate plan apply drift render history rollback destroy up down status"
-    wanted = f"{clusters} submit run jobs job logs explain cancel hold release requeue nodes node gpus"
-    more = "queues catalog demo doctor version completion server token agent"
+    wanted = (
+        f"{clusters} submit run jobs job logs explain cancel hold release requeue prioritize nodes node gpus"
+    )
+    more = "topology queues catalog simulate replay demo doctor version completion server token agent"
     inner = [
         "catalog show",
         "catalog refresh",
         "job show",
+        "job set",
         "node cordon",
         "node uncordon",
         "token create",

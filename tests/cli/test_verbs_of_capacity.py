@@ -12,9 +12,10 @@ from orchestrator.cli.queues_cmd import queue_listing
 from orchestrator.cli.session import Session
 from orchestrator.cli.status_cmd import words
 from orchestrator.cli.token_cmd import token_listing
+from orchestrator.cli.topology_cmd import topology_listing
 from orchestrator.wire import api_cluster as wire
 from tests.cli.conftest import Said
-from tests.cli.fakes import NOW, FakeClient, ago, device, node
+from tests.cli.fakes import NOW, FakeClient, ago, device, node, reason
 
 Run = Callable[..., Said]
 Make = Callable[..., FakeClient]
@@ -72,11 +73,24 @@ def test_gpus() -> None:
             wire.FreeShape(gpus=2, nodes=1),
             wire.FreeShape(gpus=0, nodes=1),
         ],
+        largest_milli=1000,
+        stranded=6,
     )
 
+    divided = pool.model_copy(
+        update={
+            "shapes": [],
+            "instances": [
+                wire.FreeInstances(profile="1g.10gb", free=10),
+                wire.FreeInstances(profile="7g.80gb", free=0),
+                wire.FreeInstances(profile="3g.40gb", free=3),
+            ],
+        }
+    )
+    assert "10 × 1g.10gb, 3 × 3g.40gb" in gpu_listing().text([divided], TABLE)
     assert gpu_listing().text([pool], TABLE).split("\n") == [
-        "MODEL          POOL   FREE  TOTAL  ALLOCATED  NOT READY  NODES  CAN ASK",
-        "emulated H100  local    18     32          6          8    3/4  8 on 2, 2 on 1",
+        "MODEL          POOL   FREE  TOTAL  ALLOCATED  NOT READY  NODES  CAN ASK         SHARE  STRANDED",
+        "emulated H100  local    18     32          6          8    3/4  8 on 2, 2 on 1      1   6 (33%)",
     ]
 
 
@@ -102,13 +116,21 @@ def test_queues() -> None:
         waiting_jobs=2,
         waiting_gpus=24,
         held_jobs=1,
+        used_milli=39250,
+        borrowed_milli=500,
+        share_milli=19625,
+        reason=reason("wait.gpus", fit=1),
+        reason_jobs=2,
     )
 
     assert queue_listing().text([queue], TABLE).split("\n") == [
-        "NAME      GUARANTEE   WEIGHT  RUNNING  GPUS  WAITING  GPUS ASKED  HELD",
-        "research  48 of h100       2        3    40        2          24     1",
+        "NAME      GUARANTEE   WEIGHT  RUNNING   GPUS  BORROWED   SHARE  WAITING  GPUS ASKED  HELD  MOST WAIT FOR",
+        "research  48 of h100       2        3  39.25       0.5  19.625        2          24     1  wait.gpus (2)",
     ]
     assert "LONGEST" in queue_listing().text([queue], Session(output="wide"))
+    powered = queue.model_copy(update={"used_watts": 28000})
+    assert "  GPUS  KW  BORROWED" in queue_listing(powered=True).text([powered], TABLE)
+    assert "39.25  28       0.5" in queue_listing(powered=True).text([powered], TABLE)
 
 
 STATUS = wire.Status(
@@ -282,3 +304,58 @@ def test_version_without_a_controller(gangline: Run) -> None:
     assert said.code == 0
     assert said.out.splitlines()[1] == "no controller answers"
     assert json.loads(gangline("version", "--client", "-o", "json").out)["server"] is None
+
+
+def test_topology() -> None:
+    whole = wire.WholeNodes(nodes=4, gpus=8, pool="h100")
+    spine = wire.TopologyDomain(
+        site="hall",
+        level="spine",
+        domain="sp-1",
+        nodes=8,
+        node_names="h100-[01-08]",
+        open_nodes=7,
+        gpus=64,
+        free_gpus=35,
+        largest_gang=4,
+        gangs=[whole],
+    )
+    left = spine.model_copy(update={"domain": "", "gangs": [], "node_names": "h100-09", "free_gpus": 0})
+
+    assert topology_listing().text([spine, left], TABLE).split("\n") == [
+        "SITE  LEVEL  DOMAIN  NODES         OPEN  FREE  GPUS  LARGEST GANG",
+        "hall  spine  sp-1    h100-[01-08]   7/8    35    64    4 x 8 GPUs",
+        "hall  spine  -       h100-09        7/8     0    64             -",
+    ]
+
+
+def test_topology_with_power() -> None:
+    rack = wire.TopologyDomain(
+        site="hall",
+        level="power",
+        domain="rack-1",
+        nodes=4,
+        node_names="h100-[01-04]",
+        open_nodes=4,
+        gpus=32,
+        free_gpus=9,
+        largest_gang=0,
+        gangs=[],
+        power=wire.PowerUse(
+            used_watts=31250, limit_watts=44000, parent="", fed_by=["a", "b"], redundancy="2N"
+        ),
+    )
+    feed = rack.model_copy(
+        update={
+            "domain": "a",
+            "power": wire.PowerUse(used_watts=9000, limit_watts=0, parent="hall", fed_by=[], redundancy="N"),
+        }
+    )
+    site = rack.model_copy(update={"level": "site", "domain": "hall", "power": None})
+
+    assert topology_listing(powered=True).text([site, feed, rack], TABLE).split("\n") == [
+        "SITE  LEVEL  DOMAIN  NODES         OPEN  FREE  GPUS  LARGEST GANG        KW  FED BY",
+        "hall  site   hall    h100-[01-04]   4/4     9    32             -         -  -",
+        "hall  power  a       h100-[01-04]   4/4     9    32             -         9  hall",
+        "hall  power  rack-1  h100-[01-04]   4/4     9    32             -  31.25/44  2N a+b",
+    ]

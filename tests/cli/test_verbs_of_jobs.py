@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from orchestrator.cli.explain_cmd import words
+from orchestrator.cli.arguments import PRIORITY
+from orchestrator.cli.explain_cmd import what_if_words, words
 from orchestrator.cli.job_words import listing
 from orchestrator.cli.watching import _Frames, _Lines
-from orchestrator.wire import api
+from orchestrator.model.job import HIGHEST_PRIORITY
+from orchestrator.wire import api, api_cluster
 from tests.cli.conftest import Said
 from tests.cli.fakes import NOW, FakeClient, ended, job, reason, summary
 
@@ -216,6 +218,8 @@ def test_submit_prints_the_id(controller: Make, gangline: Run, tmp_path: object)
     assert client.submitted[0]["metadata"] == {"name": "a"}
     client.known[1] = ended(1, "failed", 9)
     assert gangline("submit", path, "--wait").code == 9
+    assert gangline("submit", path, "--even-if-never").code == 0
+    assert [each.get("force", False) for each in client.submitted] == [False, False, False, True]
 
 
 def test_watching_prints_json_lines_on_change_only(capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,3 +245,86 @@ def test_watching_on_a_terminal_writes_over_the_last_frame(
     assert first.count("\n") == 2
     assert second.count("\n") == 3
     assert "... 7 more lines" in second
+
+
+def test_what_if_says_where_or_why_not() -> None:
+    starts = api_cluster.WhatIf(
+        starts=True,
+        nodes=[
+            api_cluster.WhatIfNode(node="h100-01", devices=[0, 1], milli=[], tasks=2, cores=4),
+            api_cluster.WhatIfNode(node="h100-02", devices=[3], milli=[250], tasks=1, cores=2),
+        ],
+    )
+    refused = api_cluster.WhatIf(starts=False, refused=True, reason=reason("wait.gpus", fit=1))
+
+    assert what_if_words(starts).splitlines() == [
+        "it would start now on 2 nodes:",
+        "",
+        "  NODE     GPUS      TASKS",
+        "  h100-01  0-1           2",
+        "  h100-02  3 (0.25)      1",
+    ]
+    assert what_if_words(refused).startswith("it would be refused: ")
+    assert "[wait.gpus]" in what_if_words(refused)
+
+
+def test_what_if_of_an_array_says_how_many_tasks_and_why_not_the_next() -> None:
+    node = api_cluster.WhatIfNode(node="h100-01", devices=[0, 1], milli=[], tasks=2, cores=4, array_tasks=2)
+    some = api_cluster.WhatIf(
+        starts=True, array_tasks=9, tried=9, starting=2, nodes=[node], reason=reason("wait.gpus", fit=1)
+    )
+    text = what_if_words(some)
+    assert text.startswith(
+        "2 of its 9 tasks would start now on 1 node:\n\n  NODE     GPUS  TASKS\n  h100-01  0-1"
+    )
+    assert "\nthe next task would wait: " in text
+    every = some.model_copy(update={"array_tasks": 2, "tried": 2, "reason": None})
+    assert what_if_words(every).startswith("all 2 of its tasks would start now on 1 node:")
+    first = some.model_copy(update={"tried": 2, "reason": None})
+    assert what_if_words(first).endswith("\nonly its first 2 tasks were looked at")
+    cancelled = api_cluster.WhatIf(starts=False, reason=reason("end.dependency"))
+    assert what_if_words(cancelled).startswith("it would be cancelled at once: ")
+
+
+def test_what_if_sends_the_file_and_submits_nothing(
+    controller: Make, gangline: Run, tmp_path: object
+) -> None:
+    client = controller()
+    path = f"{tmp_path}/job.yaml"
+    with open(path, "w") as file:
+        file.write("apiVersion: gangline/v1\nkind: Job\nmetadata: {name: a}\nspec: {command: 'true'}\n")
+
+    assert (
+        gangline("explain", "--what-if", path).out
+        == "it would start now on 0 nodes:\n\n  NODE  GPUS  TASKS\n"
+    )
+    assert gangline("explain", "--what-if", path, "--set", "spec.nodes=7").code == 0
+    assert [each["spec"].get("nodes") for each in client.asked_what_if] == [None, 7]
+    assert client.submitted == []
+    assert gangline("explain", "1", "--what-if", path).code == 2
+    assert "what-if" in gangline("explain", "1", "--set", "spec.nodes=7").err
+
+
+# --- prioritize ---------------------------------------------------------------------------------------------------
+
+
+def test_prioritize_says_what_each_job_has_now(controller: Make, gangline: Run) -> None:
+    controller(job(1, "waiting"), job(2, "held"), job(3, "running"))
+
+    said = gangline("prioritize", "1", "2", "3", "--priority=-5")
+
+    assert said.code == 4
+    assert said.out == "job 1 (train): waiting, priority -5\njob 2 (train): held, priority -5\n"
+    assert "job 3 is running: priority decides about starts [job.has-attempt]" in said.err
+    assert (
+        json.loads(gangline("prioritize", "1", "--priority", "7", "-o", "json").out)["items"][0]["priority"]
+        == 7
+    )
+
+
+def test_prioritize_wants_a_priority_that_jobs_can_have(controller: Make, gangline: Run) -> None:
+    controller(job(1, "waiting"))
+
+    assert "missing option '--priority'" in gangline("prioritize", "1").err
+    assert (PRIORITY.least, PRIORITY.most) == (-HIGHEST_PRIORITY, HIGHEST_PRIORITY)
+    assert "1000001 is not -1000000 to 1000000" in gangline("prioritize", "1", "--priority", "1000001").err

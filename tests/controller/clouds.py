@@ -33,10 +33,10 @@ from orchestrator.model.cluster import ClusterSpec, Market, Offering, Site
 from orchestrator.model.node import Device, NodeFacts
 from orchestrator.model.stack_facts import StackFacts, SubnetFact, TemplateFact
 from orchestrator.provision.cloud import LaunchError, Task, Unanswered
-from orchestrator.store.open import open_store
 from tests.autoscale.scene import elastic, hybrid
 from tests.builders import GPU, job
 from tests.controller.world import ModelAgent, World, _Here
+from tests.ledgers import open_quickly
 
 GANG_OF_4 = job(nodes=4, gpus=8)
 SPOT_THEN_ON_DEMAND = (
@@ -179,7 +179,7 @@ class CloudWorld(World):
     def start_controller(self) -> None:
         """A new controller, and new hands: what the old ones were about to do is lost."""
         self.cloud = self.cloud or FakeCloud(self.clock)
-        self.store = open_store(self.path)
+        self.store = open_quickly(self.path)
         self.inbox, self.view = Inbox(), View()
         self.beats = Beats(self.clock, self.settings)
         self.hands = Paused()

@@ -9,7 +9,9 @@ import pytest
 
 from orchestrator.controller import commands
 from orchestrator.controller.explain import Blocker, explain
+from orchestrator.controller.reporter import Told
 from orchestrator.controller.settings import Settings
+from orchestrator.model.array import Array, read_tasks
 from orchestrator.model.attempt import JobState
 from orchestrator.model.errors import NotFound
 from orchestrator.model.ids import AttemptId
@@ -39,7 +41,7 @@ def test_place_and_those_ahead_count_within_the_queue(tmp_path: Path) -> None:
         (2, 3),
         (3, 3),
     ]
-    assert [why(world, number).ahead_gpus for number in (urgent, first, second)] == [0, 1, 3]
+    assert [why(world, number).ahead_milli for number in (urgent, first, second)] == [0, 1000, 3000]
 
 
 def test_blockers_hold_what_it_could_have_those_that_end_first_first(tmp_path: Path) -> None:
@@ -55,8 +57,8 @@ def test_blockers_hold_what_it_could_have_those_that_end_first_first(tmp_path: P
     )
     deadlines = [world.view.jobs[each].attempt.deadline_us for each in (soon, endless)]  # type: ignore[union-attr]
     assert found.blockers == (
-        Blocker(soon, "alice", 2, deadlines[0]),
-        Blocker(endless, "bob", 1, deadlines[1]),
+        Blocker(soon, "alice", 2, deadlines[0], str(soon)),
+        Blocker(endless, "bob", 1, deadlines[1], str(endless)),
     )
 
 
@@ -67,7 +69,7 @@ def test_a_running_job_has_no_reason_and_an_ended_one_is_not_found(tmp_path: Pat
     assert (found.state, found.reason, found.place, found.blockers) == (JobState.RUNNING, None, 0, ())
     finish(world, job_id)
     with pytest.raises(NotFound, match=f"job {job_id} is not waiting or running"):
-        explain(world.state, {}, job_id)
+        explain(world.state, Told(), job_id)
 
 
 def test_held_names_the_way_out(tmp_path: Path) -> None:
@@ -194,7 +196,7 @@ def test_a_pass_that_gets_nowhere_is_not_made_again_at_once(tmp_path: Path) -> N
     last = world.submit(job(), owner=BOB)
     world.cycle()
     assert world.core._wait_s > 0, "the loop would spin"
-    assert reason(world, last)[0] == "wait.next-pass"
+    assert reason(world, last)[0] == "wait.tasks"
 
 
 def test_a_pass_that_ran_out_of_budget_goes_on_without_being_asked(tmp_path: Path) -> None:
@@ -217,3 +219,25 @@ def test_jobs_of_one_shape_and_two_launch_kinds_are_told_their_own_numbers(tmp_p
     launcher = world.submit(replace(job(launch=LaunchKind.LAUNCHER), request=request))
     assert reason(world, ranks)[1].startswith("it needs 1 node(s) with 6 free core(s) each")
     assert reason(world, launcher)[1].startswith("it needs 1 node(s) with 1 free core(s) each")
+
+
+def test_shares_count_and_tasks_are_called_by_array_and_index(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=1, gpus=2)
+    first = running(world, job(gpus=2, array=Array(read_tasks("5-6"))))
+    half = Request(tasks=3, per_task=PerNode(gpu_milli=500))
+    world.submit(replace(job(), request=half, launch=LaunchKind.RANKS))
+    last = world.submit(job(gpus=1))
+    found = why(world, last)
+    assert [one.label for one in found.blockers] == [f"{first}_5"]
+    assert found.ahead_milli == 2000 + 1500
+
+
+def test_a_task_before_it_is_called_by_array_and_index(tmp_path: Path) -> None:
+    world = small(tmp_path, nodes=2, gpus=2)
+    running(world, job(nodes=1, gpus=1))
+    first = world.submit(job(nodes=2, gpus=2, array=Array(read_tasks("5-6"))))
+    behind = world.submit(job(gpus=1))
+    assert reason(world, behind) == (
+        "wait.order",
+        f"job {first}_5, before it in order, waits for nodes of the same pool p",
+    )

@@ -92,7 +92,9 @@ class Machine(RuleBasedStateMachine):
         jobs = list(self.world.state.jobs)
         return jobs[at % len(jobs)] if jobs else None
 
-    @rule(at=st.integers(0, 50), what=st.sampled_from(["cancel", "now", "hold", "release", "requeue"]))
+    @rule(
+        at=st.integers(0, 50), what=st.sampled_from(["cancel", "now", "hold", "release", "requeue", "raise"])
+    )
     def tell(self, at: int, what: str) -> None:
         job_id = self._pick(at)
         if job_id is None:
@@ -103,6 +105,7 @@ class Machine(RuleBasedStateMachine):
             "hold": commands.HoldJob(job_id, "user:alice"),
             "release": commands.ReleaseJob(job_id, "user:alice"),
             "requeue": commands.RequeueJob(job_id, "user:alice"),
+            "raise": commands.PrioritizeJob(job_id, 1 + at % 3, "user:alice"),
         }
         self.world.do(table[what])
 

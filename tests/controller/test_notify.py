@@ -15,7 +15,7 @@ from orchestrator.controller.notify import NOBODY, SHARE, Notify
 from orchestrator.controller.service import Controller
 from orchestrator.controller.settings import Settings
 from orchestrator.model.clock import SECOND, SystemClock
-from orchestrator.store.open import open_store
+from tests.ledgers import open_quickly
 
 pytestmark = pytest.mark.system
 PID = 4242
@@ -127,7 +127,7 @@ def test_the_core_thread_feeds_the_watchdog_while_the_event_loop_answers_it(
 
     async def serve() -> list[bytes]:
         clock = SystemClock()
-        served = Controller(open_store(tmp_path / "state", clock), clock, Settings(), unit)
+        served = Controller(open_quickly(tmp_path / "state", clock), clock, Settings(), unit)
         await served.start()
         loop = asyncio.get_running_loop()
         words = [await loop.run_in_executor(None, systemd.recv, 4096) for _ in range(2)]

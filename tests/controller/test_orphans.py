@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,11 @@ from orchestrator.controller import commands
 from orchestrator.ledger import events
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, OnLost, Owner
+from orchestrator.model.mig import MigInstance
 from orchestrator.model.node import MarkKind
 from orchestrator.model.protocol import GangPart, Holding, Launch
 from tests.builders import ALICE, cluster, job, pool
-from tests.controller.invariants import check_world
+from tests.controller.invariants import check_state, check_world
 from tests.controller.scenes import (
     LEASE_S,
     ending_of,
@@ -371,3 +373,57 @@ def test_a_restored_ledger_takes_no_uncommitted_gang_for_unstarted(tmp_path: Pat
     attempt = world.state.jobs[job_id].attempt
     assert attempt is not None, "the gang was given up although it may run"
     assert [str(part.state) for part in attempt.parts].count("ended") == 0
+
+
+def test_an_orphan_without_devices_does_not_come_onto_a_node_that_is_another_attempts_alone(
+    tmp_path: Path,
+) -> None:
+    world = small(tmp_path)
+    whole = job(nodes=1)
+    plant(world, "p-2", AttemptId(50, 1), replace(whole, request=replace(whole.request, exclusive=True)))
+    plant(world, "p-2", AttemptId(51, 1), job(gpus=0, cores=1), slots=())
+    world.settle(3)
+    result = world.do(commands.Recover("user:root"))
+    assert not isinstance(result, Exception), result
+    assert result.recovered == ("50/1",)
+    assert result.left == (("51/1", "node p-2 is attempt 50/1's alone"),)
+    assert orphans(world) == [("51/1", "p-2")]
+    world.agents["p-2"].finish(AttemptId(50, 1))
+    world.settle(3)
+    assert world.do(commands.Recover("user:root")).recovered == ("51/1",)
+    check_world(world)
+
+
+TINY, BIG = MigInstance(0, "1g.10gb", 0, 1), MigInstance(0, "4g.40gb", 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "problem"),
+    [
+        ({"milli": (700,)}, {"milli": (700,)}, "device 0 is held already"),
+        (
+            {"milli": (142,), "instances": (TINY,)},
+            {"milli": (571,), "instances": (BIG,)},
+            "the slices of instance",
+        ),
+    ],
+)
+def test_of_two_orphans_that_stand_on_the_same_part_of_a_device_one_is_left(
+    tmp_path: Path, mine: dict[str, Any], others: dict[str, Any], problem: str
+) -> None:
+    world = small(tmp_path)
+    for number, share in ((50, mine), (51, others)):
+        attempt = AttemptId(number, 1)
+        plant(world, "p-2", attempt)
+        held = world.agents["p-2"].journal[attempt]
+        assert held.launch is not None
+        world.agents["p-2"].journal[attempt] = replace(held, launch=replace(held.launch, **share))
+    world.settle(3)
+    result = world.do(commands.Recover("user:root"))
+    assert result.recovered == ("50/1",)
+    ((left, why),) = result.left
+    assert left == "51/1"
+    assert problem in why
+    world.settle(3)
+    check_state(world.state)
+    assert 51 not in world.state.jobs

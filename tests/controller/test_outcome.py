@@ -409,7 +409,7 @@ def test_a_device_that_falls_off_the_bus_stays_its_job_s_own(tmp_path: Path) -> 
         == "1 of 2 GPUs of model H100-SXM5-80GB found (models here: H100-SXM5-80GB)"
     )
 
-    world.core._desk.writer.snapshot()
+    world.core._snapshot()
     world.kill_controller()
     world.start_controller()
     world.settle()

@@ -71,16 +71,17 @@ ASKED: dict[str, commands.Command] = {
     "hold": commands.HoldJob(1, BY),
     "release": commands.ReleaseJob(1, BY),
     "requeue": commands.RequeueJob(1, BY),
+    "prioritize": commands.PrioritizeJob(1, 5, BY),
 }
-# Per state what cancel, hold, release, requeue answer; "" is done.
+# Per state what cancel, hold, release, requeue, prioritize answer; "" is done.
 ANSWERS = {
-    "nothing": ("job.not-found", "job.not-found", "job.not-found", "job.not-found"),
-    "held": ("", "", "", "job.no-attempt"),
-    "waiting": ("", "", "job.not-held", "job.no-attempt"),
-    "allocated": ("", "job.has-attempt", "job.not-held", ""),
-    "running": ("", "job.has-attempt", "job.not-held", ""),
-    "ending": ("", "job.has-attempt", "job.not-held", "job.ending"),
-    "ended": ("job.ended", "job.ended", "job.ended", "job.ended"),
+    "nothing": ("job.not-found",) * 5,
+    "held": ("", "", "", "job.no-attempt", ""),
+    "waiting": ("", "", "job.not-held", "job.no-attempt", ""),
+    "allocated": ("", "job.has-attempt", "job.not-held", "", "job.has-attempt"),
+    "running": ("", "job.has-attempt", "job.not-held", "", "job.has-attempt"),
+    "ending": ("", "job.has-attempt", "job.not-held", "job.ending", "job.has-attempt"),
+    "ended": ("job.ended",) * 5,
 }
 CASES = [
     (state, asked, code) for state, row in ANSWERS.items() for asked, code in zip(ASKED, row, strict=True)
@@ -97,7 +98,8 @@ def test_what_is_asked_of_a_job_in_each_state(tmp_path: Path, state: str, asked:
         assert isinstance(answer, NotFound if code == "job.not-found" else Conflict)
         assert answer.code == code
         assert "job 1" in answer.message
-        asked_of = {"job.held", "job.released", "job.cancel_requested", "attempt.ending", "job.ended"}
+        asked_of = {"job.held", "job.released", "job.cancel_requested", "job.prioritized"}
+        asked_of |= {"attempt.ending", "job.ended"}
         assert not asked_of & set(kinds(world, seq)), "refused, and yet recorded"
     else:
         assert answer is None
@@ -122,7 +124,7 @@ def test_cancel_before_any_agent_has_heard_starts_nothing(tmp_path: Path) -> Non
     assert {phase for name in ("p-1", "p-2") for phase in wanted(world, name).values()} == {Phase.END}
     world.settle()
     assert [agent.starts for agent in world.agents.values()] == [[], [], []]
-    assert ending_of(world, 1) == ("cancelled", 143, "cancelled")
+    assert ending_of(world, 1) == ("cancelled", 0, "cancelled")
 
 
 def test_cancel_of_a_running_job_gives_it_its_grace(tmp_path: Path) -> None:

@@ -17,13 +17,15 @@ from orchestrator.controller.reads import LogChunk
 from orchestrator.controller.service import Controller
 from orchestrator.controller.settings import Settings
 from orchestrator.ledger.events import StoredEvent
+from orchestrator.model.attempt import RankResult
 from orchestrator.model.clock import SystemClock
 from orchestrator.model.errors import Conflict, Fenced, GanglineError, NotFound, Unavailable
 from orchestrator.model.ids import AttemptId
+from orchestrator.model.job import LaunchKind
 from orchestrator.model.protocol import AgentEvent, EventKind, Phase, SyncAnswer, SyncRequest
 from orchestrator.store.base import Snapshot
-from orchestrator.store.open import open_store
 from tests.builders import ALICE, cluster, facts, job, pool
+from tests.ledgers import open_quickly
 
 POOL = pool(nodes=2, gpus=2, cores=4)
 PATIENCE_S = 60  # of a test for what must happen; nothing here waits for it to pass
@@ -43,7 +45,7 @@ def on_loop(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path
 async def controller(path: Path, **rest: Any) -> AsyncIterator[Controller]:
     """One that serves a cluster of two accepted nodes."""
     clock = SystemClock()
-    served = Controller(open_store(path / "state", clock), clock, Settings(**rest))
+    served = Controller(open_quickly(path / "state", clock), clock, Settings(**rest))
     await served.start()
     try:
         await served.do(commands.ApplyCluster(cluster(POOL), "user:root"))
@@ -70,9 +72,11 @@ async def settled(*tasks: asyncio.Task[Any]) -> list[bool]:
     return [task.done() for task in tasks]
 
 
-async def idle(served: Controller, seen: str = "0", node: str = "p-1") -> asyncio.Task[SyncAnswer]:
+async def idle(
+    served: Controller, seen: str = "0", node: str = "p-1", held: tuple[AttemptId, ...] = ()
+) -> asyncio.Task[SyncAnswer]:
     """A sync that has nothing to say and is held."""
-    request = SyncRequest(node, "outbox", "boot-1", wait_s=PATIENCE_S, seen=seen)
+    request = SyncRequest(node, "outbox", "boot-1", wait_s=PATIENCE_S, seen=seen, held=held)
     task = asyncio.create_task(served.sync(request))
     await until(lambda: served.beats._waiting.get(node) or task.done())
     return task
@@ -112,6 +116,76 @@ async def test_an_agent_that_has_not_seen_the_wish_is_told_at_once(tmp_path: Pat
         for seen in ("", "0", "1.1"):
             answer = await served.sync(SyncRequest("p-1", "outbox", "boot-1", wait_s=PATIENCE_S, seen=seen))
             assert len(answer.desired) == 1
+
+
+@on_loop
+async def test_a_poll_is_not_answered_for_what_its_own_node_has_told(tmp_path: Path) -> None:
+    async with controller(tmp_path) as served:
+        attempt = AttemptId(await submit(served), 1)
+        await until(lambda: served.beats.desired("p-1"))
+        seen = (await served.sync(SyncRequest("p-1", "outbox", "boot-1", wait_s=PATIENCE_S))).revision
+        poll = await idle(served, seen, held=(attempt,))
+        assert await settled(poll) == [False], "that it holds what it was told to run says nothing new"
+        started = AgentEvent(1, 0, EventKind.STARTED, attempt, started=True)
+        await served.sync(
+            SyncRequest("p-1", "outbox", "boot-1", events=(started,), held=(attempt,), seen=seen)
+        )
+        await until(lambda: served.beats.desired("p-1")[attempt].started)
+        ended = AgentEvent(2, 0, EventKind.ENDED, attempt, started=True, results=(RankResult(0),))
+        await served.sync(SyncRequest("p-1", "outbox", "boot-1", events=(ended,), seen=seen))
+        await until(lambda: not served.beats.desired("p-1"))
+        assert await settled(poll) == [False]
+
+        other = AttemptId(await submit(served), 1)
+        answer = await poll
+        assert [wish.attempt for wish in answer.desired] == [other], (
+            "what it was not told comes with the next"
+        )
+        assert answer.revision != seen
+
+
+@on_loop
+async def test_a_node_that_gives_back_devices_hears_of_the_next_job_with_that_answer(tmp_path: Path) -> None:
+    """Its poll is not answered for it as well, and is for what comes later."""
+    async with controller(tmp_path) as served:
+        first = AttemptId(await submit(served, gpus=2, nodes=2, launch=LaunchKind.LAUNCHER), 1)
+        await until(lambda: served.beats.desired("p-2"))
+        seen: dict[str, str] = {}
+        for n, kind in enumerate((EventKind.PREPARED, EventKind.STARTED), 1):
+            for node in POOL.nodes:
+                event = AgentEvent(n, 0, kind, first, started=kind is EventKind.STARTED)
+                told = SyncRequest(node, "outbox", "boot-1", events=(event,), held=(first,))
+                seen[node] = (await served.sync(told)).revision
+        second = AttemptId(await submit(served, gpus=2), 1)
+        poll = await idle(served, seen["p-2"], "p-2", (first,))
+
+        ended = AgentEvent(3, 0, EventKind.ENDED, first, started=True, results=(RankResult(0),))
+        answer = await served.sync(SyncRequest("p-2", "outbox", "boot-1", events=(ended,), seen=seen["p-2"]))
+
+        assert [(wish.attempt, wish.phase) for wish in answer.desired] == [(second, Phase.RUN)]
+        assert await settled(poll) == [False]
+        await served.do(commands.CancelJob(second.job, "user:alice"))
+        assert [wish.phase for wish in (await poll).desired] == [Phase.END]
+
+
+@on_loop
+async def test_a_node_that_lost_its_journal_is_told_what_it_has_started(tmp_path: Path) -> None:
+    async with controller(tmp_path) as served:
+        attempt = AttemptId(await submit(served), 1)
+        await until(lambda: served.beats.desired("p-1"))
+        started = AgentEvent(1, 0, EventKind.STARTED, attempt, started=True)
+        await served.sync(SyncRequest("p-1", "outbox", "boot-1", events=(started,), held=(attempt,)))
+        await until(lambda: served.beats.desired("p-1")[attempt].started)
+        answer = await served.sync(SyncRequest("p-1", "another", "boot-2", wait_s=PATIENCE_S))
+        assert [(wish.attempt, wish.started) for wish in answer.desired] == [(attempt, True)]
+
+
+@on_loop
+async def test_an_attempt_that_nobody_wanted_of_the_node_is_news(tmp_path: Path) -> None:
+    async with controller(tmp_path) as served:
+        seen = (await served.sync(SyncRequest("p-1", "outbox", "boot-1"))).revision
+        held = SyncRequest("p-1", "outbox", "boot-1", held=(AttemptId(77, 1),), seen=seen, wait_s=PATIENCE_S)
+        assert (await served.sync(held)).want_inventory
 
 
 @on_loop
@@ -185,7 +259,7 @@ async def test_events_are_acknowledged_when_they_are_on_the_disk(tmp_path: Path)
         answer = await served.sync(SyncRequest("p-1", "outbox", "boot-1", events=(told,), held=(attempt,)))
         assert answer.acked == 4
         await until(lambda: str(served.view.jobs[attempt.job].state) == "running")
-        reader = open_store(tmp_path / "state", SystemClock())
+        reader = open_quickly(tmp_path / "state", SystemClock())
         assert [stored.type for stored in reader.tail(0)][-1] == "attempt.started"
         reader.close()
 
@@ -199,10 +273,10 @@ async def test_a_node_that_is_not_in_the_cluster_is_told_so(tmp_path: Path) -> N
 
 @on_loop
 async def test_an_agent_of_a_newer_controller_ends_this_one(tmp_path: Path) -> None:
-    served = Controller(open_store(tmp_path / "state", SystemClock()), SystemClock(), Settings())
+    served = Controller(open_quickly(tmp_path / "state", SystemClock()), SystemClock(), Settings())
     await served.start()
     await served.do(commands.ApplyCluster(cluster(POOL), "user:root"))
-    newer = open_store(tmp_path / "state", SystemClock())
+    newer = open_quickly(tmp_path / "state", SystemClock())
     epoch = newer.claim(0)
     with pytest.raises(Conflict, match="epoch"):
         await served.sync(SyncRequest("p-1", "outbox", "boot-1", epoch=epoch))
@@ -381,7 +455,7 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
 
 
 async def start(path: Path) -> None:
-    served = Controller(open_store(path / "state", SystemClock()), SystemClock(), Settings())
+    served = Controller(open_quickly(path / "state", SystemClock()), SystemClock(), Settings())
     await served.start()
     served.stop()
     await served.stopped()
@@ -404,7 +478,7 @@ def test_a_ledger_that_can_not_be_read_is_told_at_the_start(
     tmp_path: Path, wrong: StoredEvent, words: str
 ) -> None:
     asyncio.run(start(tmp_path))
-    store = open_store(tmp_path / "state", SystemClock())
+    store = open_quickly(tmp_path / "state", SystemClock())
     epoch = store.claim(0)
     seq, t_us = store.last()
     store.append([wrong._replace(seq=seq + 1, t_us=t_us, epoch=epoch, batch=seq + 1)])
@@ -417,7 +491,7 @@ def test_a_ledger_that_can_not_be_read_is_told_at_the_start(
 
 def test_a_snapshot_of_a_newer_version_is_not_guessed_at(tmp_path: Path) -> None:
     asyncio.run(start(tmp_path))
-    store = open_store(tmp_path / "state", SystemClock())
+    store = open_quickly(tmp_path / "state", SystemClock())
     store.claim(0)
     seq, t_us = store.last()
     store.save_snapshot(Snapshot(seq, t_us, 99, {}))
@@ -427,7 +501,7 @@ def test_a_snapshot_of_a_newer_version_is_not_guessed_at(tmp_path: Path) -> None
 
 
 def test_an_error_of_the_disk_at_the_start_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_store(tmp_path / "state", SystemClock())
+    store = open_quickly(tmp_path / "state", SystemClock())
 
     def full(*_: Any, **__: Any) -> None:
         raise Unavailable("ledger.disk-full", "no space left")

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from orchestrator.controller import commands
+from orchestrator.controller.inbox import Item
 from orchestrator.model.attempt import JobState
 from orchestrator.model.cluster import Pool, Queue, QueueLimits, Share
 from orchestrator.model.errors import Conflict, Refused, Unavailable
 from orchestrator.model.job import JobSpec
 from tests.builders import ALICE, BOB, GPU, cluster, job, pool, queue
-from tests.controller.scenes import finish, kinds, running, small, world_of
-from tests.controller.world import World
+from tests.controller.scenes import finish, kinds, running, small, why, world_of
+from tests.controller.world import Answered, World
 
 DAY_S = 24 * 3600
 
@@ -35,6 +36,23 @@ def test_one_key_and_one_document_make_one_job(tmp_path: Path) -> None:
     assert "job.submitted" not in kinds(world, seq)
     assert put(world, job(), "k2", "d1") == commands.Submitted(2, repeated=False)
     assert put(world, job()) == commands.Submitted(3, repeated=False)
+
+
+def test_submits_of_one_cycle_are_told_apart_by_their_keys(tmp_path: Path) -> None:
+    """Old keys, new keys and the same new one twice, all taken from the inbox together."""
+    world = small(tmp_path)
+    old = put(world, job(), key="old", digest="d").job
+    asked = {"old": [old], "new": [], "other": []}
+    for _ in range(2):
+        replies = [(key, Answered()) for key in ("new", "old", "other", "new")]
+        for key, reply in replies:
+            command = commands.Submit(job(), ALICE, "user:alice", key, "d")
+            world.inbox.put(Item(command, reply))  # type: ignore[arg-type]
+        world.cycle()
+        for key, reply in replies:
+            asked[key].append(reply.result.job)
+    assert [len(set(jobs)) for jobs in asked.values()] == [1, 1, 1]
+    assert len(world.state.jobs) == 3
 
 
 def test_a_key_still_answers_when_its_job_has_ended(tmp_path: Path) -> None:
@@ -120,7 +138,7 @@ NEVER: list[tuple[str, JobSpec, str, str]] = [
         "GPUs a node",
         job(nodes=1, gpus=9),
         "never.nodes",
-        "it needs 1 node(s) with 9 GPU(s), 0 core(s), 0 bytes of memory each",
+        "it needs 1 node(s) with 9 GPU(s) each",
     ),
     ("nodes", job(nodes=5, gpus=2), "never.nodes", "the best pool has 4 such node(s)"),
     ("nodes with so many", job(nodes=3, gpus=8), "never.nodes", "the best pool has 2 such node(s)"),
@@ -128,13 +146,13 @@ NEVER: list[tuple[str, JobSpec, str, str]] = [
         "cores",
         job(nodes=1, gpus=1, cores=65),
         "never.nodes",
-        "with 1 GPU(s), 65 core(s), 0 bytes of memory each; the best pool has 0",
+        "with 1 GPU(s), 65 core(s) each; the best pool has 0",
     ),
     (
         "tasks",
         job(tasks=17, gpus=1),
         "never.tasks",
-        "it needs 17 tasks of 1 GPU(s), 0 core(s), 0 bytes of memory in one pool",
+        "it needs 17 task(s) with 1 GPU(s) each in one pool",
     ),
     (
         "tasks of the model",
@@ -147,13 +165,13 @@ NEVER: list[tuple[str, JobSpec, str, str]] = [
         "memory of a node",
         job(nodes=1, gpus=1, memory=65 << 30),
         "never.nodes",
-        "with 1 GPU(s), 0 core(s), 65GiB of memory each; the best pool has 0",
+        "with 1 GPU(s), 65GiB of memory each; the best pool has 0",
     ),
     (
         "memory of tasks",
         job(tasks=2, gpus=1, memory=(64 << 30) + 1),
         "never.tasks",
-        "2 tasks of 1 GPU(s), 0 core(s), 64GiB of memory in one pool",
+        "2 task(s) with 1 GPU(s), 64GiB of memory each in one pool",
     ),
     (
         "time",
@@ -266,3 +284,32 @@ def test_a_job_submitted_with_hold_waits_for_a_person(tmp_path: Path) -> None:
     world.do(commands.ReleaseJob(number, "user:alice"))
     world.settle()
     assert world.view.jobs[number].state is JobState.RUNNING
+
+
+# --- queued against the refusal -----------------------------------------------------------------------------------
+
+
+def test_what_can_never_run_is_queued_by_force_and_says_why_it_waits(tmp_path: Path) -> None:
+    world = world_of(tmp_path, cluster(pool(nodes=2)))
+    asked = job(nodes=3)
+
+    number = world.do(commands.Submit(asked, ALICE, "user:alice", force=True)).job
+
+    said = "it needs 3 node(s) with 1 GPU(s) each; the best pool has 2 such node(s)"
+    found = why(world, number).reason
+    assert found is not None
+    assert (found.code, found.fact("why")) == ("wait.never", said)
+    world.do(commands.ApplyCluster(cluster(pool(nodes=3)), "user:root"))
+    found = why(world, number).reason
+    assert found is not None
+    assert found.code == "wait.nodes-closed"
+
+
+@pytest.mark.parametrize(
+    "asked", [job(queue="nope"), job(tasks=5, queue="tiny"), job(queue="short", time_limit_s=9999)]
+)
+def test_force_is_none_against_a_queue_s_rules(tmp_path: Path, asked: JobSpec) -> None:
+    world = world_of(tmp_path, cluster(pool(nodes=2), queues=QUEUES))
+    refused = world.do(commands.Submit(asked, ALICE, "user:alice", force=True))
+    assert isinstance(refused, Refused)
+    assert "queue" in refused.message

@@ -37,8 +37,8 @@ from orchestrator.model.protocol import (
     SyncAnswer,
     SyncRequest,
 )
-from orchestrator.store.open import open_store
 from tests.builders import ALICE, facts
+from tests.ledgers import open_quickly
 
 
 class Answered:
@@ -235,7 +235,7 @@ class World:
 
     def start_controller(self) -> None:
         """A new controller on the same ledger; whatever the last one had in memory is gone."""
-        self.store = open_store(self.path)
+        self.store = open_quickly(self.path)
         self.inbox, self.view = Inbox(), View()
         self.beats = Beats(self.clock, self.settings)
         self.core = Core(self.store, self.clock, self.settings, self.inbox, self.view, self.beats)

@@ -329,6 +329,8 @@ BODIES: tuple[Any, ...] = (
     events.CapacityReleasing("intent-90", ("i-0abc",), "idle for 600 s", True, 1_800_000_060_000_000),
     events.CapacityGone("intent-90", "i-0abc", 1_800_001_000_000_000, 1000, "the cloud says so"),
     events.CapacityReset("burst", "the image is mended"),
+    events.ArrayThrottled(1234, 8),
+    events.JobPrioritized(1234, -7),
 )
 
 SAMPLES: dict[tuple[str, int], Event] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -19,6 +20,7 @@ from orchestrator.ledger.records import Attempt, Fleet, Job
 from orchestrator.ledger.snapshot import to_plain
 from orchestrator.ledger.state import State
 from orchestrator.model.apply import HostResult, Outcome, StepState
+from orchestrator.model.array import Array, read_tasks
 from orchestrator.model.attempt import EndCause, JobState, PartState, Placement, RankResult
 from orchestrator.model.capacity import (
     NEVER_US,
@@ -30,16 +32,22 @@ from orchestrator.model.capacity import (
     billed_s,
 )
 from orchestrator.model.change import PlanStep, StepKind
-from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.cluster import Budget, ClusterSpec, Scope
+from orchestrator.model.dependency import On, Wait
 from orchestrator.model.host import Desired, HostFacts, PoolDesired, RoleState
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import Contact, Mark, MarkKind
 from orchestrator.model.protocol import EndOrder, GangPart, Holding, Launch
+from orchestrator.model.standing import PoolPrice
 from tests.autoscale.scene import elastic
 from tests.builders import ALICE, BOB, T0, Fold, cluster, facts, job, pool, queue
 
 BOUGHT = elastic("e", most=3, site="here")
 LIMITED = queue("small", max_running_jobs=2, max_gpus_per_user=4)
+BUDGETS = (
+    Budget("site", scope=Scope(site="here"), microusd_per_hour=1000),
+    Budget("of-small", scope=Scope(queue="small"), microusd_per_hour=100),
+)
 CLUSTERS = (
     cluster(
         pool("a", nodes=3, gpus=4, cores=8),
@@ -55,6 +63,9 @@ CLUSTERS = (
         queues=(LIMITED, queue("default")),
     ),
 )
+
+
+PAID = tuple(PoolPrice(name, price, Shape(gpus, 0, 0)) for name, price, gpus in (("a", 37, 4), ("b", 11, 0)))
 
 
 class Teller:
@@ -116,7 +127,10 @@ class Teller:
         market, zone = self.dice.choice(("spot", "on_demand")), self.dice.choice(("a", "b"))
         key = OfferingKey("e", "p5.48xlarge", market, zone)
         seq, price = self.state.seq + 1, self.dice.randint(1, 99)
-        return events.CapacityIntended(Intent(f"intent-{seq}", "here", key, nodes, price, Shape(8, 96, 1), 1))
+        queue = self.dice.choice(("", "default", "small"))
+        return events.CapacityIntended(
+            Intent(f"intent-{seq}", "here", key, nodes, price, Shape(8, 96, 1), 1, queue)
+        )
 
     def _answer(self, fleet: Fleet) -> Any:
         """Launched, unless its names were taken meanwhile; or refused for some reason, or for none."""
@@ -140,7 +154,7 @@ class Teller:
                 events.TokenCreated(name, name * 8, "submit", "alice"),
                 events.TokenRevoked(self.dice.choice(tokens)) if tokens else None,
                 events.ClusterApplied(self._cluster(), name),
-                events.ClusterApplied(self._cluster(), name, self._desired(), "0123abc"),
+                events.ClusterApplied(self._cluster(), name, self._desired(), "0123abc", prices=PAID),
                 self._apply(),
                 self._apply(),
                 events.LedgerRecovered()
@@ -179,7 +193,8 @@ class Teller:
         return events.NodeConfigured(node, digest, host)
 
     def _cluster(self) -> ClusterSpec:
-        return self.dice.choice(CLUSTERS)
+        found = self.dice.choice(CLUSTERS)
+        return replace(found, budgets=BUDGETS) if self.dice.random() < 0.7 else found
 
     def _submit(self) -> Any:
         dice = self.dice
@@ -194,11 +209,31 @@ class Teller:
             priority=dice.randint(-1, 1),
             hold=dice.random() < 0.2,
             queue=where,
+            name=dice.choice(("j", "k", "l")),
+            singleton=dice.random() < 0.1,
+            array=Array(read_tasks(dice.choice(("0", "3-5", "1-9:4"))), dice.choice((0, 1, 2)))
+            if dice.random() < 0.2
+            else None,
         )
         key = f"key-{self.state.next_job}" if dice.random() < 0.4 else ""
         return events.JobSubmitted(
-            self.state.next_job, spec, dice.choice((ALICE, BOB)), key, "digest" if key else ""
+            self.state.next_job,
+            spec,
+            dice.choice((ALICE, BOB)),
+            key,
+            "digest" if key else "",
+            self._waits(),
+            "never" if dice.random() < 0.05 else "",
         )
+
+    def _waits(self) -> tuple[Wait, ...]:
+        """For a job or an array that is there, now and then."""
+        dice, found = self.dice, list[Wait]()
+        if self.state.jobs and dice.random() < 0.3:
+            found.append(Wait(dice.choice(list(self.state.jobs)), dice.choice(list(On))))
+        if self.state.arrays and dice.random() < 0.3:
+            found.append(Wait(dice.choice(list(self.state.arrays)), dice.choice(list(On)), True))
+        return tuple(found)
 
     def _node(self) -> Any:
         dice, state = self.dice, self.state
@@ -238,18 +273,36 @@ class Teller:
             return self._recover()
         if not self.state.jobs:
             return self._submit()
+        if self.state.arrays and self.dice.random() < 0.1:
+            return events.ArrayThrottled(
+                self.dice.choice(list(self.state.arrays)), self.dice.choice((0, 1, 5))
+            )
+        if self.state.doomed and self.dice.random() < 0.7:
+            return events.JobEnded(next(iter(self.state.doomed)), JobState.CANCELLED)
         each = self.dice.choice(list(self.state.jobs.values()))
         if each.attempt is not None:
             return self._attempt(each, each.attempt)
         if each.state is JobState.ENDING:
             return self.dice.choice(
-                (events.JobRequeued(each.id, "again"), events.JobEnded(each.id, JobState.FAILED, 1))
+                (
+                    events.JobRequeued(each.id, "again"),
+                    events.JobEnded(each.id, JobState.FAILED, 1),
+                    events.JobEnded(each.id, JobState.SUCCEEDED),
+                )
             )
         if self.dice.random() < 0.1:
             return events.JobEnded(each.id, JobState.CANCELLED) if each.cancel_why else self._cancel(each)
+        if self.dice.random() < 0.1:
+            return events.JobPrioritized(each.id, self.dice.randint(-2, 2))
         if each.state is JobState.HELD:
             return events.JobReleased(each.id)
-        return self._allocate(each) if self.dice.random() < 0.9 else events.JobHeld(each.id, "why")
+        if each.blocked and self.dice.random() < 0.9:
+            return None
+        return (
+            self._allocate(each)
+            if self.dice.random() < 0.9 and not each.blocked
+            else events.JobHeld(each.id, "why")
+        )
 
     def _cancel(self, each: Job) -> Any:
         return events.JobCancelRequested(each.id, "enough") if each.cancel_why is None else None
@@ -273,7 +326,8 @@ class Teller:
     def _allocate(self, each: Job) -> Any:
         request = each.spec.request
         parts: list[Placement] = []
-        for name, node in self.state.capacity.nodes.items():
+        for name in self.state.capacity.names:
+            node = self.state.capacity.at(name)
             if len(parts) < request.tasks and node.open and node.free.bit_count() >= request.per_task.gpus:
                 parts.append(Placement(name, lowest(node.free, request.per_task.gpus), 1, 1))
         if len(parts) < request.tasks:

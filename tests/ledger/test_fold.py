@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.ledger import events
-from orchestrator.model.attempt import EndCause, Placement
+from orchestrator.model.attempt import EndCause, JobState, Placement
 from orchestrator.model.ids import AttemptId
 from tests.builders import T0, Fold, cluster, facts, job, pool
 
@@ -70,3 +70,15 @@ def test_a_second_restore_still_knows_from_where_jobs_may_be_forgotten() -> None
     fold(events.LedgerRecovered())
     fold(events.LedgerRestored(3000, T0))
     assert fold.state.forgotten_from == 2000
+
+
+def test_shapes_that_nobody_waits_with_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orchestrator.ledger.state.SPARE_SHAPES", 4)
+    fold = Fold(cluster())
+    kept = fold.submit(job(cores=1))
+    for cores in range(2, 40):
+        fold(events.JobEnded(fold.submit(job(cores=cores)), JobState.CANCELLED))
+    assert len(fold.state.shapes) <= 8
+    (one,) = fold.state.classes.values()
+    assert one.waiting[0].job == kept
+    assert fold.state.shapes[one.key.shape] == one.shape

@@ -33,10 +33,13 @@ from tests.ledger.samples import GOLDEN, SAMPLES, golden_file, read
 # Fields with a default that a type has got since its golden file was written.
 ADDED = {
     ("controller.started", 1): {"lease_s"},
-    ("cluster.applied", 1): {"desired", "commit"},
-    ("attempt.recovered", 1): {"held_on"},
+    ("cluster.applied", 1): {"desired", "commit", "watts", "prices"},
+    ("job.submitted", 1): {"waits", "doom"},
+    ("attempt.recovered", 1): {"held_on", "array", "array_index"},
     ("token.created", 1): {"key", "instance", "address"},
 }
+# What a fold keeps since the golden snapshot was written; one without it opens all the same.
+ADDED_TO_SNAPSHOTS = ("demand",)
 FILES = sorted(GOLDEN.glob("*-v*.json"))
 
 
@@ -141,7 +144,8 @@ def test_a_golden_ledger_folds_to_its_golden_snapshot() -> None:
     for each in golden_ledger():
         apply(state, from_stored(each))
     snapshot = json.loads((GOLDEN / f"snapshot-{VERSION}.json").read_text())
-    assert json.loads(json.dumps(to_plain(state))) == snapshot
+    folded = json.loads(json.dumps(to_plain(state)))
+    assert {name: folded[name] for name in folded if name not in ADDED_TO_SNAPSHOTS} == snapshot
     check_state(state)
 
 

@@ -30,17 +30,22 @@ def seen(state: State) -> Any:
     return copy.deepcopy(
         (
             {
-                name: (node.taken, node.free, node.free_cores, node.free_memory, node.open)
-                for name, node in capacity.nodes.items()
+                name: (
+                    capacity.at(name),
+                    capacity.shares_of(name),
+                    capacity.whole[row],
+                    capacity.milli[row].tolist(),
+                    capacity.device_bytes[row].tolist(),
+                )
+                for row, name in enumerate(capacity.names)
             },
-            {name: home.buckets for name, home in capacity.pools.items()},
             {name: scope.used for name, scope in state.limits.scopes.items()},
             state.ports,
         )
     )
 
 
-PLACES = st.builds(
+WHOLE = st.builds(
     Placement,
     st.sampled_from(["p-1", "p-2", "c-1"]),
     st.sets(st.integers(0, 3), max_size=2).map(lambda slots: tuple(sorted(slots))),
@@ -48,6 +53,13 @@ PLACES = st.builds(
     st.integers(0, 2),
     st.integers(0, 5),
 )
+SHARES = st.builds(
+    lambda node, slot, milli: Placement(node, (slot,), 1, 1, 0, (milli,), (milli << 20,)),
+    st.sampled_from(["p-1", "p-2"]),
+    st.integers(0, 3),
+    st.sampled_from([250, 500, 1000]),
+)
+PLACES = st.one_of(WHOLE, WHOLE, SHARES)
 TAKES = st.lists(
     st.tuples(st.lists(PLACES, min_size=1, max_size=3).map(tuple), st.sampled_from([0, 20000, 20001])),
     max_size=8,
@@ -55,12 +67,13 @@ TAKES = st.lists(
 
 
 @pytest.mark.property
-@given(takes=TAKES, data=st.data())
+@given(takes=TAKES, many=st.integers(0, 9), data=st.data())
 def test_rollback_to_any_checkpoint_restores_everything_exactly(
-    takes: list[tuple[tuple[Placement, ...], int]], data: st.DataObject
+    takes: list[tuple[tuple[Placement, ...], int]], many: int, data: st.DataObject
 ) -> None:
+    """Also where it goes back to a copy, and where it passes one."""
     mine = state()
-    statement = Statement(mine)
+    statement = Statement(mine, many)
     marks = [(statement.checkpoint(), seen(mine))]
     for placements, port in takes:
         try:
@@ -77,6 +90,17 @@ def test_rollback_to_any_checkpoint_restores_everything_exactly(
         to, before = marks.pop()
         statement.rollback(to)
         assert seen(mine) == before
+
+
+def test_whoever_remembers_rows_looks_at_those_again_that_a_rollback_has_given_back() -> None:
+    mine = state()
+    statement = Statement(mine, many=1)
+    gang = (Placement("p-1", (0, 1)), Placement("p-2", (0, 1)))
+    statement.take(SCOPE, gang, amounts(mine, gang))
+    remembered = mine.capacity.touches
+    statement.rollback(0)
+    touched = mine.capacity.since(remembered)
+    assert [mine.capacity.names[row] for row in touched.nonzero()[0].tolist()] == ["p-1", "p-2"]
 
 
 def test_a_take_in_an_unknown_scope_takes_nothing() -> None:

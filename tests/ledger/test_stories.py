@@ -26,12 +26,8 @@ ROOT = Path(__file__).parents[2]
 def everything(state: State) -> Any:
     """Records and indexes; scopes that count nothing are left out, since a snapshot does not know them."""
     capacity = {
-        name: (n.pool, n.order, n.taken, n.free, n.free_cores, n.open)
-        for name, n in state.capacity.nodes.items()
-    }
-    buckets = {
-        name: {count: bucket for count, bucket in enumerate(home.buckets) if bucket}
-        for name, home in state.capacity.pools.items()
+        name: (row, state.capacity.pool_of[row], state.capacity.at(name), state.capacity.shares_of(name))
+        for row, name in enumerate(state.capacity.names)
     }
     used = {
         name: (scope.parent, scope.ceilings, scope.used)
@@ -39,8 +35,9 @@ def everything(state: State) -> Any:
         if scope.used
     }
     classes = {key: found.waiting for key, found in state.classes.items()}
-    holders = {name: node.holders for name, node in state.nodes.items()}
-    indexes = (capacity, buckets, used, state.ports, classes, holders, state.instances)
+    holders = {name: (node.holders, node.sharers) for name, node in state.nodes.items()}
+    dependencies = (state.blocked, state.dependents, state.doomed, state.lines)
+    indexes = (capacity, used, state.ports, classes, holders, state.instances, *dependencies)
     return json.dumps(to_plain(state), sort_keys=True), *indexes
 
 

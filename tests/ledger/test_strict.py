@@ -12,9 +12,11 @@ from orchestrator.ledger.apply import HANDLERS, LedgerError, apply
 from orchestrator.ledger.events import TYPE_OF, Event
 from orchestrator.ledger.state import State
 from orchestrator.model.apply import Outcome
+from orchestrator.model.array import Array, read_tasks
 from orchestrator.model.attempt import EndCause, JobState, Placement, RankResult
 from orchestrator.model.capacity import Instance, Intent, OfferingKey, Shape
 from orchestrator.model.change import PlanStep, StepKind
+from orchestrator.model.dependency import On, Wait
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import Contact, Mark, MarkKind
 from orchestrator.model.protocol import EndOrder, Holding
@@ -174,6 +176,19 @@ def with_token() -> Fold:
     return fold
 
 
+def behind_another() -> Fold:
+    """Job 2 waits for job 1."""
+    fold = waiting()
+    fold(events.JobSubmitted(2, job(), ALICE, waits=(Wait(1, On.OK),)))
+    return fold
+
+
+def with_array() -> Fold:
+    fold = ready()
+    fold(events.JobSubmitted(1, job(array=Array(read_tasks("0-2"))), ALICE))
+    return fold
+
+
 class Refusal(NamedTuple):
     state: Callable[[], Fold]
     body: Any
@@ -194,6 +209,14 @@ REFUSALS = [
     # jobs
     Refusal(waiting, events.JobSubmitted(1, job(), ALICE), "job 1 exists already"),
     Refusal(over, events.JobSubmitted(1, job(), ALICE), "job 1 exists already"),
+    Refusal(waiting, events.JobSubmitted(2, job(), ALICE, waits=(Wait(3, On.OK),)), "3, which is not there"),
+    Refusal(
+        waiting, events.JobSubmitted(2, job(), ALICE, waits=(Wait(1, On.OK, True),)), "1, which is not there"
+    ),
+    Refusal(with_array, events.JobSubmitted(3, job(), ALICE), "job 3 exists already"),
+    Refusal(waiting, events.ArrayThrottled(1, 4), "nothing is known of 1"),
+    Refusal(with_array, events.ArrayThrottled(1, -1), "array 1 can't have -1 task(s) at a time"),
+    Refusal(behind_another, events.AttemptAllocated(AttemptId(2, 1), (ONE,)), "job 2 waits for other jobs"),
     Refusal(ready, events.JobHeld(1, "why"), "nothing is known of 1"),
     Refusal(held, events.JobHeld(1, "why"), "job 1 is held already"),
     Refusal(gang, events.JobHeld(1, "why"), "job 1 has a live attempt"),
@@ -201,6 +224,9 @@ REFUSALS = [
     Refusal(ready, events.JobReleased(1), "nothing is known of 1"),
     Refusal(waiting, events.JobReleased(1), "job 1 is not held"),
     Refusal(gang, events.JobReleased(1), "job 1 is not held"),
+    Refusal(ready, events.JobPrioritized(1, 5), "nothing is known of 1"),
+    Refusal(gang, events.JobPrioritized(1, 5), "job 1 has a live attempt"),
+    Refusal(over, events.JobPrioritized(1, 5), "nothing is known of 1"),
     Refusal(ready, events.JobCancelRequested(1), "nothing is known of 1"),
     Refusal(wants_cancel, events.JobCancelRequested(1), "the end of job 1 is wanted already"),
     Refusal(over, events.JobCancelRequested(1), "nothing is known of 1"),
@@ -300,7 +326,7 @@ REFUSALS = [
     Refusal(
         gang,
         events.AttemptRecovered(AttemptId(2, 1), job(), ALICE, (ONE,), T0),
-        "devices 0b1 are held already",
+        "device 0 is held already",
     ),
 ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +11,9 @@ from hypothesis import strategies as st
 from orchestrator.model.attempt import ENDED_STATES, JobState, RankResult
 from orchestrator.model.base import Word
 from orchestrator.model.cluster import PoolSize, PowerDomain
-from orchestrator.model.job import OnLost, PerNode, Request
-from tests.builders import cluster, pool, queue
+from orchestrator.model.job import Gang, Group, OnLost, PerNode, Request
+from orchestrator.model.need import gangs_of, need_of
+from tests.builders import cluster, grouped, job, pool, queue
 
 REQUESTS = [
     # request, GPUs of the gang, ranks of the gang
@@ -20,12 +23,50 @@ REQUESTS = [
     (Request(tasks=5, per_task=PerNode(2)), 10, 5),
     (Request(tasks=5), 0, 5),
     (Request(tasks=5, tasks_per_node=8, per_task=PerNode(1)), 5, 5),
+    (
+        Request(
+            groups=(
+                Group("workers", Gang(nodes=4, tasks_per_node=8, per_node=PerNode(8))),
+                Group("loaders", Gang(tasks=3, per_task=PerNode(cores=2))),
+                Group("judge", Gang(tasks=2, per_task=PerNode(2))),
+            )
+        ),
+        36,
+        37,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("request_", "gpus", "tasks"), REQUESTS)
 def test_a_gang_counts_its_gpus_and_ranks(request_: Request, gpus: int, tasks: int) -> None:
     assert (request_.total_gpus(), request_.total_tasks()) == (gpus, tasks)
+
+
+def test_nodes_of_a_gang_of_groups_are_known_where_all_groups_are_made_of_nodes() -> None:
+    two, three = Group("a", Gang(nodes=2)), Group("b", Gang(nodes=3))
+    assert Request(groups=(two, three)).total_nodes() == 5
+    assert Request(groups=(two, Group("c", Gang(tasks=1)))).total_nodes() == 0
+    assert Request(nodes=4).total_nodes() == 4
+
+
+def test_a_gang_of_groups_is_seen_as_one_equal_gang_for_each() -> None:
+    spec = grouped(parts={"workers": job(nodes=2, gpus=8), "loaders": job(tasks=3, gpus=0, cores=4)})
+    workers, loaders = gangs_of(spec)
+    assert (need_of(workers).units, need_of(workers).gpus, need_of(workers).spread) == (2, 8, True)
+    assert (need_of(loaders).units, need_of(loaders).cores, need_of(loaders).spread) == (3, 4, False)
+    equal = job(nodes=2)
+    assert gangs_of(equal) == (equal,)
+
+
+def test_each_group_has_its_command_and_a_gang_without_groups_has_one() -> None:
+    spec = grouped(parts={"a": replace(job(), command=("one",)), "b": replace(job(), command=("two",))})
+    assert (spec.command, spec.command_of(0), spec.command_of(1), spec.command_of(2)) == (
+        (),
+        ("one",),
+        ("two",),
+        (),
+    )
+    assert job().command_of(0) == ("true",)
 
 
 RESULTS = [

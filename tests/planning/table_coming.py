@@ -39,6 +39,10 @@ SCENES = (
         queues[all]: - -> {guarantee: [{gpus:… [controller-only]
         queues[production]: - -> {parent: all, guara… [controller-only]
         queues[research]: - -> {parent: all, guara… [controller-only]
+        scheduler.fair_share: instant -> decay [controller-only]
+        scheduler.half_life: 7d -> 3d [controller-only]
+        scheduler.placement: standard -> filling [controller-only]
+        scheduler.kept_jobs: 8 -> 4 [controller-only]
         budgets[cloud]: - -> {applies_to: {site:… [controller-only]
         budgets[elastic]: - -> {applies_to: {pool:… [controller-only]
         budgets[evening]: - -> {domain: root, wind… [controller-only]
@@ -234,6 +238,27 @@ SCENES = (
         want="""
         sites[attic]: - -> {kind: metal} [controller-only]
         record: record
+        """,
+    ),
+    Scene(
+        "a site less, with a pool of it and a job there",
+        old={
+            "sites[attic]": {"name": "attic", "kind": "metal"},
+            "pools[spare]": {
+                "name": "spare",
+                "site": "attic",
+                "nodes": "x-[1-2]",
+                "gpu": {"model": "H100-SXM5-80GB", "count": 8},
+            },
+        },
+        running=(Running(7, "alice", "research", ("x-1",), 8),),
+        want="""
+        sites[attic]: {kind: metal} -> - [controller-only]
+        pools[spare]: {site: attic, nodes… -> - [drain-and-reconfigure] on x-[1-2]
+        record: record
+        retire.spare.1: cordon drain retire x-2
+        retire.spare.2: cordon drain retire x-1
+        job 7 blocks on x-1
         """,
     ),
     Scene(

@@ -53,6 +53,15 @@ SCENES = (
         """,
     ),
     Scene(
+        "how the scheduler decides",
+        new={"scheduler.fair_share": "instant", "scheduler.kept_jobs": 16},
+        want="""
+        scheduler.fair_share: decay -> instant [controller-only]
+        scheduler.kept_jobs: 4 -> 16 [controller-only]
+        record: record
+        """,
+    ),
+    Scene(
         "a heavier queue",
         new={"queues[research].weight": 5},
         want="""
@@ -341,7 +350,8 @@ SCENES = (
     ),
     Scene(
         "topology levels in another order",
-        new={"sites[hall].fabric.levels": ["spine", "unit"]},
+        old={"sites[hall].fabric.domains": GONE},
+        new={"sites[hall].fabric.domains": GONE, "sites[hall].fabric.levels": ["spine", "unit"]},
         want="""
         sites[hall].fabric.levels: [unit, spine] -> [spine, unit] [controller-only]
         record: record

@@ -6,10 +6,24 @@ from dataclasses import replace
 
 from orchestrator import catalog
 from orchestrator.model.change import ChangeSet, PlanStep, StepKind
+from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.codec import decode, encode
 from orchestrator.model.host import ItemKind, Step
 from orchestrator.planning.plan import plan
+from orchestrator.planning.roster import pools_by_node
 from orchestrator.planning.world import Left, Observed, Recorded, Workload, left_by, owed_by, with_left
-from tests.planning.scene import NOW, RESOLVED, base, document, drifted, facts, load, recorded_desired, sight
+from tests.planning.scene import (
+    NOW,
+    RESOLVED,
+    base,
+    document,
+    drifted,
+    facts,
+    load,
+    node,
+    recorded_desired,
+    sight,
+)
 
 
 def step(kind: StepKind, *nodes: str) -> PlanStep:
@@ -130,3 +144,16 @@ def test_hosts_that_nobody_looked_at_are_as_recorded_and_in_nobodys_way() -> Non
     assert (made.unseen, made.blockers) == ((), ())
     cordoned = [step.nodes for step in made.steps if step.kind is StepKind.CORDON]
     assert cordoned[0] == ("h100-01", "h100-02")
+
+
+def test_references_to_secrets_are_recorded_so_that_they_compare_and_can_be_followed() -> None:
+    """The record is the file as it was, keys by reference included: what is only hidden from people is not missing."""
+    recorded = decode(ClusterSpec, encode(base()))
+    keys = {site.name: site.ssh.key for site in recorded.sites if site.ssh.key}
+    world = Recorded(recorded, recorded_desired(base()), tuple(node(name) for name in pools_by_node(base())))
+    seen = Observed(tuple(sight(name) for name in pools_by_node(base())))
+
+    made = plan(base(), world, seen, catalog.load(), Workload(), NOW, RESOLVED)
+
+    assert keys == {"hall": "file:/etc/gangline/ssh/full"}
+    assert made.empty()

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.model.apply import HostResult, Outcome
 from orchestrator.model.change import ChangeSet, PlanStep, StepKind
-from orchestrator.model.cluster import ClusterSpec, Pool, Site, SiteKind, Update
+from orchestrator.model.cluster import ClusterSpec, Drain, Pool, Site, SiteKind, Update
 from orchestrator.provision.applying import Applier, Report, Sites
 from tests.provision.applied import Paper, PaperNode
 
@@ -31,7 +31,10 @@ class PaperStacks:
 
 
 def world_of(*nodes: str) -> tuple[Paper, PaperStacks]:
-    pool = Pool("train", "use1", nodes=nodes, update=Update(max_unavailable=1))
+    update = Update(
+        max_unavailable=1, drain=Drain(deadline_s=3600)
+    )  # a day of looks each second takes long on paper too
+    pool = Pool("train", "use1", nodes=nodes, update=update)
     world = Paper(ClusterSpec("c", sites=(Site("use1", SiteKind.AWS, region="us-east-1"),), pools=(pool,)))
     return world, PaperStacks(world)
 

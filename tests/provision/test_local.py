@@ -59,19 +59,23 @@ def test_several_nodes_share_them_out_and_emulated_pools_take_none() -> None:
             Pool("p", "here", ("n1",), gpu=GpuSpec("L4", 1, Emulate.ALWAYS)),
             {"emulate": "always", "model": "L4", "count": 1, "memory": 0},
         ),
+        (
+            Pool("p", "here", ("n1",), gpu=GpuSpec("H100-SXM5-80GB", 2, Emulate.ALWAYS)),
+            {"emulate": "always", "model": "H100-SXM5-80GB", "count": 2, "memory": 80 << 30},
+        ),
         (Pool("p", "here", ("n1",)), {"emulate": "never", "only": []}),
     ],
 )
 def test_config_of_an_agent_is_one_that_the_agent_reads(
     pool: Pool, gpus: dict[str, object], tmp_path: Path
 ) -> None:
-    from orchestrator.agent.config import load
+    from orchestrator.agent import config as agent
 
     plain = agent_config(nodes_of(cluster(pool))[0], "unix:///lab/api.sock", tmp_path / "n1")
 
     assert plain["gpus"] == gpus
     (tmp_path / "agent.json").write_text(json.dumps(plain))
-    config = load(str(tmp_path / "agent.json"))
+    config = agent.load(str(tmp_path / "agent.json"))
     assert (config.node, config.url, config.run_as_self) == ("n1", "unix:///lab/api.sock", True)
     assert config.state_dir == str(tmp_path / "n1" / "state")
 

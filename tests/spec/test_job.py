@@ -10,8 +10,10 @@ import json
 import pytest
 
 from orchestrator import spec
+from orchestrator.model.array import Array, Range
 from orchestrator.model.codec import decode, encode
-from orchestrator.model.job import JobSpec, LaunchKind, PerNode, Request, Workload
+from orchestrator.model.dependency import Dependency, On
+from orchestrator.model.job import Gang, JobSpec, LaunchKind, PerNode, Request, Topology, Workload
 from tests.spec.said import JOB_HEAD, cluster_of, job_said
 
 FAULTS: list[tuple[str, str, list[str]]] = [
@@ -79,6 +81,138 @@ FAULTS: list[tuple[str, str, list[str]]] = [
     ("a bare number as time", "time_limit: 3600\ncommand: x", ["spec.time_limit spec.wrong-type"]),
     ("a relative workdir", "workdir: run7\ncommand: x", ["spec.workdir spec.bad-path"]),
     ("a way out of the workdir", "workdir: /home/../etc\ncommand: x", ["spec.workdir spec.bad-path"]),
+    ("a number as indices", "array: {tasks: 7}\ncommand: x", ["spec.array.tasks spec.wrong-type"]),
+    ("indices the wrong way round", "array: {tasks: 9-1}\ncommand: x", ["spec.array.tasks job.bad-array"]),
+    ("too many tasks", "array: {tasks: 0-100000}\ncommand: x", ["spec.array.tasks job.bad-array"]),
+    (
+        "no task at a time",
+        'array: {tasks: "1", at_most: 0}\ncommand: x',
+        ["spec.array.at_most spec.out-of-range"],
+    ),
+    (
+        "a job by its name",
+        "depends_on: [{job: prep}]\ncommand: x",
+        ["spec.depends_on[0].job job.bad-reference"],
+    ),
+    ("job 0", "depends_on: [{job: 0}]\ncommand: x", ["spec.depends_on[0].job spec.out-of-range"]),
+    (
+        "Slurm's word",
+        "depends_on: [{job: 1, on: afterok}]\ncommand: x",
+        ["spec.depends_on[0].on spec.bad-choice"],
+    ),
+    ("an index without an array", "output: '%a.out'\ncommand: x", ["spec.output job.no-index"]),
+    (
+        "all of a GPU as its share",
+        "per_node: {gpu_share: 1}\ncommand: x",
+        ["spec.per_node.gpu_share spec.out-of-range"],
+    ),
+    (
+        "a share in percent",
+        "per_node: {gpu_share: 50}\ncommand: x",
+        ["spec.per_node.gpu_share spec.out-of-range"],
+    ),
+    (
+        "too fine a share",
+        "per_node: {gpu_share: 0.0005}\ncommand: x",
+        ["spec.per_node.gpu_share spec.bad-number"],
+    ),
+    (
+        "a share and whole GPUs",
+        "tasks: 2\nper_task: {gpu_share: 0.5, gpus: 1}\ncommand: x",
+        ["spec.per_task.gpu_share job.not-with-form"],
+    ),
+    (
+        "a share of an instance",
+        "per_node: {gpu_share: 0.5, mig: 1g.10gb}\ncommand: x",
+        ["spec.per_node.gpu_share job.not-with-form"],
+    ),
+    ("no profile", "per_node: {mig: 10gb}\ncommand: x", ["spec.per_node.mig spec.bad-name"]),
+    ("no instance", "per_node: {mig: 1g.10gb, gpus: 0}\ncommand: x", ["spec.per_node.mig job.not-with-form"]),
+    (
+        "memory of an instance",
+        "per_node: {mig: 1g.10gb, gpu_memory: 10GiB}\ncommand: x",
+        ["spec.per_node.gpu_memory job.not-with-form"],
+    ),
+    (
+        "segments that leave nodes over",
+        "nodes: 6\ntopology: {segment: {nodes: 4, level: unit}}\ncommand: x",
+        ["spec.topology.segment.nodes job.uneven-segments"],
+    ),
+    (
+        "segments of tasks",
+        "tasks: 8\ntopology: {segment: {nodes: 4, level: unit}}\ncommand: x",
+        ["spec.topology.segment job.not-with-form"],
+    ),
+    (
+        "groups and nodes",
+        "nodes: 2\ngroups: [{name: a}]\ncommand: x",
+        ["spec.nodes job.not-with-form"],
+    ),
+    (
+        "groups and what each node of them gives",
+        "per_node: {gpus: 1}\ntasks_per_node: 2\ngroups: [{name: a}]\ncommand: x",
+        ["spec.per_node job.not-with-form"],
+    ),
+    (
+        "groups and another size",
+        "elastic: {min_nodes: 1, mode: restart}\ngroups: [{name: a, nodes: 2}]\ncommand: x",
+        ["spec.elastic job.not-with-form"],
+    ),
+    (
+        "groups and Slurm's variables",
+        "compat: slurm\ngroups: [{name: a}]\ncommand: x",
+        ["spec.compat job.not-with-form"],
+    ),
+    (
+        "groups of a batch script",
+        "launch: {kind: batch}\ngroups: [{name: a}]\ncommand: x",
+        ["spec.launch job.not-with-form"],
+    ),
+    (
+        "groups in segments",
+        "topology: {segment: {nodes: 2, level: unit}}\ngroups: [{name: a, nodes: 2}]\ncommand: x",
+        ["spec.topology.segment job.not-with-form"],
+    ),
+    (
+        "two groups of one name",
+        "groups: [{name: a}, {name: b}, {name: a}]\ncommand: x",
+        ["spec.groups[a].name spec.duplicate-name"],
+    ),
+    (
+        "more groups than can be tried",
+        f"groups: [{', '.join(f'{{name: g{number}}}' for number in range(9))}]\ncommand: x",
+        ["spec.groups job.too-many-groups"],
+    ),
+    (
+        "a group of tasks and nodes",
+        "groups: [{name: a, tasks: 2, nodes: 1}]\ncommand: x",
+        ["spec.groups[a].nodes job.not-with-form"],
+    ),
+    (
+        "per_task in a group of nodes",
+        "groups: [{name: a}, {name: b, nodes: 2, per_task: {gpus: 1}}]\ncommand: x",
+        ["spec.groups[b].per_task job.not-with-form"],
+    ),
+    (
+        "a launcher in a group of tasks",
+        "launch: {kind: launcher}\ngroups: [{name: a, tasks: 2}]\ncommand: x",
+        ["spec.groups[a].tasks job.not-with-form"],
+    ),
+    (
+        "a share and whole GPUs in a group",
+        "groups: [{name: a, tasks: 2, per_task: {gpu_share: 0.5, gpus: 1}}]\ncommand: x",
+        ["spec.groups[a].per_task.gpu_share job.not-with-form"],
+    ),
+    (
+        "a group without a name",
+        "groups: [{nodes: 2}]\ncommand: x",
+        ["spec.groups[0].name spec.missing-field"],
+    ),
+    (
+        "misspelt nodes in a group",
+        "groups: [{name: a, nodez: 2, tasks: 3}]\ncommand: x",
+        ["spec.groups[a].nodez spec.unknown-field"],
+    ),
     ("SIGKILL as a request", "stop: {signal: SIGKILL}\ncommand: x", ["spec.stop.signal spec.bad-choice"]),
 ]
 
@@ -102,6 +236,8 @@ CLUSTER = cluster_of("""\
 
 ON_SPOT = "queue: research\nper_node: {gpus: 1, gpu_model: H200-SXM5-141GB}\n"
 
+GROUP_ON_SPOT = "groups: [{name: a}, {name: b, per_node: {gpus: 8, gpu_model: H200-SXM5-141GB}}]"
+
 AGAINST: list[tuple[str, str, list[str]]] = [
     (
         "all is there",
@@ -121,6 +257,11 @@ AGAINST: list[tuple[str, str, list[str]]] = [
         ["spec.topology.required spec.dangling-reference"],
     ),
     (
+        "no such level of segments",
+        "queue: research\nnodes: 4\ntopology: {segment: {nodes: 2, level: unti}}\ncommand: x",
+        ["spec.topology.segment.level spec.dangling-reference"],
+    ),
+    (
         "no such model",
         "queue: research\nper_node: {gpus: 8, gpu_model: [H200-SXM5-141GB, H100]}\ncommand: x",
         ["spec.per_node.gpu_model[1] spec.dangling-reference"],
@@ -129,6 +270,16 @@ AGAINST: list[tuple[str, str, list[str]]] = [
         "each model of a pool of two",
         "queue: research\nper_node: {gpus: 8, gpu_model: [A100-SXM4-40GB, H100-SXM5-80GB]}\ncommand: x",
         [],
+    ),
+    (
+        "no such model in a group",
+        "queue: research\ngroups: [{name: a}, {name: b, per_node: {gpus: 8, gpu_model: H10}}]\ncommand: x",
+        ["spec.groups[b].per_node.gpu_model spec.dangling-reference"],
+    ),
+    (
+        "a group too slow for spot",
+        "queue: research\nstop: {grace: 3m}\ncommand: x\n" + GROUP_ON_SPOT,
+        ["spec.stop.grace job.grace-over-notice"],
     ),
     (
         "too slow for spot",
@@ -185,6 +336,28 @@ def document(**spec_fields: object) -> dict[str, object]:
     return {"apiVersion": "gangline/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec_fields}
 
 
+def test_groups_become_parts_of_one_gang_with_a_command_each() -> None:
+    job = spec.job_from_document(
+        document(
+            groups=[
+                {"name": "workers", "nodes": 2, "per_node": {"gpus": 8}, "tasks_per_node": 8},
+                {"name": "loaders", "tasks": 3, "per_task": {"cores": 4}, "command": ["load"]},
+                {"name": "judge"},
+            ],
+            command=["train"],
+        )
+    )
+    workers = Gang(nodes=2, tasks_per_node=8, per_node=PerNode(gpus=8))
+    loaders = Gang(tasks=3, per_task=PerNode(cores=4))
+    assert [(one.name, one.gang) for one in job.request.groups] == [
+        ("workers", workers),
+        ("loaders", loaders),
+        ("judge", Gang(nodes=1)),
+    ]
+    assert (job.command, job.commands) == ((), (("train",), ("load",), ("train",)))
+    assert decode(JobSpec, encode(job)) == job
+
+
 def test_a_document_becomes_a_job_in_base_units() -> None:
     job = spec.job_from_document(
         document(
@@ -203,6 +376,35 @@ def test_a_document_becomes_a_job_in_base_units() -> None:
     assert job.env == (("A", "1"), ("B", "2"))
     assert job.queue == "default"
     assert decode(JobSpec, encode(job)) == job
+
+
+def test_what_a_document_asks_of_devices_and_of_other_jobs_is_kept() -> None:
+    job = spec.job_from_document(
+        document(
+            nodes=8,
+            per_node={"gpu_share": 0.25, "gpu_memory": "20GiB", "labels": {"network": "fast", "a": "b"}},
+            exclusive=True,
+            topology={"segment": {"nodes": 4, "level": "unit"}},
+            array={"tasks": "0-98:2,200", "at_most": 4},
+            depends_on=[{"job": 12, "on": "end"}, {"job": "1234_7"}],
+            singleton=True,
+            command="x",
+        )
+    )
+    labels = (("a", "b"), ("network", "fast"))
+    assert job.request.per_node == PerNode(gpu_milli=250, gpu_memory=20 << 30, labels=labels)
+    assert (job.request.exclusive, job.topology) == (True, Topology(segment_nodes=4, segment_level="unit"))
+    assert job.array == Array((Range(0, 98, 2), Range(200, 200)), 4)
+    assert job.depends_on == (Dependency(12, On.END), Dependency(1234, On.OK, 7))
+    assert job.singleton
+    assert decode(JobSpec, encode(job)) == job
+
+
+def test_instances_are_one_unless_told_otherwise() -> None:
+    one = spec.job_from_document(document(per_node={"mig": "1g.10gb+me"}, command="x"))
+    two = spec.job_from_document(document(per_node={"mig": "1g.10gb", "gpus": 2}, command="x"))
+    assert one.request.per_node == PerNode(gpus=1, mig="1g.10gb+me")
+    assert two.request.per_node == PerNode(gpus=2, mig="1g.10gb")
 
 
 def test_a_job_without_nodes_and_tasks_has_one_node() -> None:

@@ -108,6 +108,19 @@ class StoreContract:
                 store.append(batch(2501, 5, epoch))
         assert seen == list(range(1, 2506))
 
+    @pytest.mark.parametrize("count", [*range(1, 20), 63, 64, 65, 127, 200])
+    def test_a_batch_of_any_size_is_kept_whole_and_in_order(self, store: Store, count: int) -> None:
+        epoch = claimed(store)
+        written = batch(1, count, epoch)
+        jobs = [ended(job) for job in range(1, count + 1)]
+        keys = [KeyRow(f"key-{job}", job, f"digest-{job}", T0) for job in range(1, count + 1)]
+        store.append(written, jobs, keys=keys)
+        assert list(store.tail(0)) == written
+        assert [store.key(key.key) for key in keys] == keys
+        reader = store.reader()
+        assert [reader.job(row.job) for row in jobs] == jobs
+        reader.close()
+
     def test_a_position_beyond_the_end_is_an_error(self, store: Store) -> None:
         store.append(batch(1, 3, claimed(store)))
         with pytest.raises(ValueError, match="ends at event 3"):
@@ -177,6 +190,7 @@ class StoreContract:
             lambda: store.append([], [ended(1)]),
             lambda: store.save_snapshot(Snapshot(4, T0, 1, {"n": 5})),
             lambda: store.prune(30, T0 + 60 * DAY),
+            lambda: store.forget_keys(T0 + 60 * DAY),
         ]
         for attempt in attempts:
             with pytest.raises(Fenced, match=str(newer_epoch)):
@@ -349,6 +363,12 @@ class StoreContract:
         store.append([event(1, claimed(store))], keys=[row])
         assert (store.key("alice:1"), store.key("alice:2"), store.key("")) == (row, None, None)
 
+    def test_many_keys_are_looked_up_at_once(self, store: Store) -> None:
+        made = {f"alice:{n} '\"%": KeyRow(f"alice:{n} '\"%", n, "d", T0) for n in range(1, 4)}
+        store.append([event(1, claimed(store))], keys=list(made.values()))
+        assert store.keys([*made, "alice:4", ""]) == made
+        assert store.keys([]) == {}
+
     def test_a_key_that_is_used_again_means_the_newer_job(self, store: Store) -> None:
         epoch = claimed(store)
         store.append([event(1, epoch)], keys=[KeyRow("k", 1, "d1", T0)])
@@ -358,8 +378,14 @@ class StoreContract:
     def test_keys_go_after_a_day(self, store: Store) -> None:
         rows = [KeyRow(f"k{n}", n, "d", T0 + n) for n in range(5)]
         store.append([event(1, claimed(store))], keys=rows)
-        assert store.prune(30, T0 + DAY + 2) == 0
+        assert store.forget_keys(T0 + DAY + 2) == 3
         assert [store.key(row.key) for row in rows] == [None, None, None, *rows[3:]]
+        assert store.forget_keys(T0 + DAY + 2) == 0
+
+    def test_keys_go_a_few_at_a_time(self, store: Store) -> None:
+        rows = [KeyRow(f"k{n}", n, "d", T0 + n) for n in range(5)]
+        store.append([event(1, claimed(store))], keys=rows)
+        assert [store.forget_keys(T0 + 2 * DAY, at_most=2) for _ in range(4)] == [2, 2, 1, 0]
 
     def test_a_refused_write_keeps_no_key(self, store: Store) -> None:
         with pytest.raises(ValueError, match="does not continue"):

@@ -14,7 +14,7 @@ from orchestrator.store.restore import restore
 LOCAL = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
 23 22 0:21 / /proc rw,nosuid - proc proc rw
-24 22 0:22 / /dev/shm rw - tmpfs tmpfs rw
+24 22 0:22 / /run/lock rw - tmpfs tmpfs rw
 25 22 254:16 /sub /srv/data rw,noatime shared:2 master:1 - xfs /dev/vdb rw
 """
 
@@ -41,7 +41,7 @@ MOVED_ROOT = """\
         ("/srv/data/x", LOCAL, "xfs"),
         ("/srv/database", LOCAL, "ext4"),  # a common beginning of names is no common folder
         ("/srv/data", LOCAL, "xfs"),
-        ("/dev/shm", LOCAL, "tmpfs"),
+        ("/run/lock", LOCAL, "tmpfs"),
         ("/home/a", _mounts("/home rw - nfs4 nas1:/home rw"), "nfs4"),
         (
             "/home/a/b",

@@ -13,8 +13,13 @@ from tests.system.processes import until
 
 pytestmark = pytest.mark.system
 
-SCRIPT = 'for i in $(seq 1 60); do echo "$GANGLINE_RANK line $i"; sleep 0.05; done; exit 7'
 RANKS = 4
+SCRIPT = f"""
+for i in $(seq 1 60); do echo "$GANGLINE_RANK line $i"; sleep 0.05; done
+touch said-all.$GANGLINE_RANK
+while [ $(ls | grep -c said-all) -lt {RANKS} ]; do sleep 0.05; done
+exit 7
+"""  # the first exit ends the whole gang: nobody leaves before all have said all
 
 
 def more_than(output: Path, lines: int) -> None:

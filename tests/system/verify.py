@@ -64,16 +64,20 @@ class Ledger:
     histories: dict[int, History]
 
 
-def read_ledger(folder: Path) -> Ledger:
-    """Fold every event from the first on. The controller may run, or not."""
+def read_events(folder: Path) -> list[Event]:
+    """Every event from the first on. The controller may run, or not."""
     store = open_store(folder)
     try:
-        stored = list(store.tail(0))
+        return [from_stored(each) for each in store.tail(0)]
     finally:
         store.close()
+
+
+def read_ledger(folder: Path) -> Ledger:
+    """Fold every event from the first on. The controller may run, or not."""
     state = State()
     histories: dict[int, History] = {}
-    found = [from_stored(each) for each in stored]
+    found = read_events(folder)
     for event in found:
         apply(state, event)
         _note(histories, event.body)
@@ -148,7 +152,7 @@ def check_nothing_held(state: State) -> None:
     assert not used, f"usage that nobody has: {used}"
     for node in state.nodes.values():
         assert not node.holders, f"devices of {node.name} are held: {node.holders}"
-        capacity = state.capacity.nodes[node.name]
+        capacity = state.capacity.at(node.name)
         assert capacity.free == capacity.total, node.name
         assert (capacity.free_cores, capacity.free_memory) == (capacity.cores, capacity.memory), node.name
     assert not any(state.ports.values()), f"ports in use: {state.ports}"

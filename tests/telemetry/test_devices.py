@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from orchestrator.model.codec import decode, encode
 from orchestrator.model.node import Device, NodeFacts
 from orchestrator.telemetry import host
-from orchestrator.telemetry.devices import GpuConfig, compute_pids, discover
+from orchestrator.telemetry.devices import GpuConfig, compute_pids, discover, numa_of
 from orchestrator.telemetry.facts import node_facts
 
 UUIDS = ["GPU-c", "GPU-a", "GPU-b"]  # NVML's own order is not the PCI order
@@ -184,3 +185,15 @@ def test_facts_that_the_config_overrides() -> None:
     facts = node_facts((), supervisor="process-tree", run_as_self=False, cores=3, memory=4)
     assert (facts.cores, facts.memory) == (3, 4)
     assert facts.can_switch_user == (os.geteuid() == 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [("1\n", 1), ("0\n", 0), ("-1\n", -1), ("", -1), (None, -1)],
+    ids=["the second", "the first", "one that has none", "nothing", "no such file"],
+)
+def test_the_numa_node_of_a_device_is_the_systems_word(tmp_path: Path, text: str | None, want: int) -> None:
+    if text is not None:
+        (tmp_path / "0000:c1:00.0").mkdir()
+        (tmp_path / "0000:c1:00.0" / "numa_node").write_text(text)
+    assert numa_of("00000000:c1:00.0", str(tmp_path)) == want

@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     if asked.verb == "list":
         return _list()
     if asked.verb == "build":
-        _say(*map(str, base.trees()))
+        _say(*map(str, base.trees(furnish=True)))
         return 0
     if asked.verb == "sweep":
         with record.locked():

@@ -1,9 +1,10 @@
 """Base trees: one bare Debian per release, made once by debootstrap and kept in a cache outside the repository.
 
-Comes in: a release. Goes out: a folder that is the read-only lower layer of every host of that release. Called by: bed.
+Comes in: a release. Goes out: a folder that is the read-only lower layer of every host of that release; and a layer to
+lie on it, with what roles install on every host, for tests that are not about bare hosts. Called by: bed, machine.
 
 A tree is named by the digest of its recipe, is made in a draft folder and renamed when it is whole, so that a killed
-build never counts. It is made again after MOST_AGE_S, since package lists age.
+build never counts. It is made again after MOST_AGE_S, since package lists age, and its layer with it.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from tests.testbed.sources import CODENAMES, Mirror, mirror
 RELEASES = tuple(CODENAMES)
 USER = "ops"
 MOST_AGE_S = 14 * 86400
+MADE = "etc/testbed-made"  # says what a tree or a layer was made from; its time is when
 
 PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "sudo", "python3", "iproute2", "procps", "ca-certificates",
 )  # fmt: skip
 # Downloaded, not installed: what roles install on a bare host is then at hand.
 AT_HAND = ("chrony", "python3-apt", "nfs-common", "cron", "logrotate")
+# On hosts that are not bare: what the role base installs on each (seconds of a processor for each host), and no more.
+FURNITURE = ("chrony",)
 # They would take apt's lock or work for nothing at a time that no test chose.
 MASKED = (
     "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service",
@@ -80,18 +84,50 @@ def tree(release: str) -> Path:
     return root
 
 
-def trees(releases: Iterable[str] = RELEASES) -> list[Path]:
-    """The trees of these releases, made side by side where they are missing."""
+def furnished(release: str) -> Path:
+    """The layer with FURNITURE on the release's tree; made first if there is none for the tree of now (seconds)."""
+    root = tree(release)
+    named = hashlib.sha256(json.dumps([digest(release), FURNITURE]).encode()).hexdigest()[:12]
+    layer = root.with_name(f"debian-{release}-furnished-{named}")
+    with _locked(layer.with_suffix(".lock")):
+        if not _lies_on(layer, root):
+            draft = _furnish(root, layer.with_suffix(".draft"))
+            if layer.exists():
+                shutil.rmtree(layer)
+            draft.rename(layer)
+    return layer
+
+
+def trees(releases: Iterable[str] = RELEASES, furnish: bool = False) -> list[Path]:
+    """The trees of these releases, and their layers if they are wanted, made side by side where they are missing."""
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(tree, dict.fromkeys(releases)))
+        made = list(pool.map(tree, dict.fromkeys(releases)))
+        return [*made, *pool.map(furnished, dict.fromkeys(releases if furnish else ()))]
+
+
+def lower(release: str, furnish: bool) -> str:
+    """The lower layers of a host, topmost first, as mount(8) takes them."""
+    layers = [furnished(release)] if furnish else []
+    return ":".join(map(str, [*layers, tree(release)]))
 
 
 def _good(root: Path) -> bool:
     """Whether it is there and young enough; one that lies under a running host is never too old."""
     with suppress(FileNotFoundError):
-        young = time.time() - (root / "etc/testbed-made").stat().st_mtime < MOST_AGE_S
-        return young or f"lowerdir={root}," in Path("/proc/self/mountinfo").read_text()
+        young = time.time() - (root / MADE).stat().st_mtime < MOST_AGE_S
+        return young or f"{root},upperdir=" in Path("/proc/self/mountinfo").read_text()
     return False
+
+
+def _lies_on(layer: Path, root: Path) -> bool:
+    """Whether the layer is there and was made for this very tree."""
+    with suppress(FileNotFoundError):
+        return (layer / MADE).read_text() == _stamp(root)
+    return False
+
+
+def _stamp(root: Path) -> str:
+    return f"{root.name} {(root / MADE).stat().st_mtime_ns}\n"
 
 
 @contextmanager
@@ -122,7 +158,29 @@ def _build(release: str, draft: Path, source: Mirror) -> Path:
     for key in (draft / "etc/ssh").glob("ssh_host_*"):
         key.unlink()
     (draft / "etc/machine-id").write_text("")
-    (draft / "etc/testbed-made").write_text(f"{digest(release)}\n")
+    (draft / MADE).write_text(f"{digest(release)}\n")
+    return draft
+
+
+def _furnish(root: Path, draft: Path) -> Path:
+    """Install FURNITURE in an overlay on the tree, and keep what that has written."""
+    where, work, merged = draft, draft.with_suffix(".work"), draft.with_suffix(".root")
+    for folder in (where, work, merged):
+        if os.path.ismount(folder):
+            _do("umount", str(folder))
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir()
+    _do(
+        "mount", "-t", "overlay", "overlay", "-o", f"lowerdir={root},upperdir={where},workdir={work}", str(merged)
+    )  # fmt: skip
+    try:
+        _do("chroot", str(merged), "apt-get", "-qq", "-y", "--no-install-recommends", "install", *FURNITURE)
+        (merged / MADE).write_text(_stamp(root))
+    finally:
+        _do("umount", str(merged))
+    shutil.rmtree(work)
+    merged.rmdir()
     return draft
 
 

@@ -250,16 +250,19 @@ class Bed:
             host.used = True
         return found
 
-    def fresh(self, count: int, *releases: str) -> list[Host]:
-        """`h1` to `hN` as just installed and on, releases in turn (default: 12); all other hosts are killed."""
+    def fresh(self, count: int, *releases: str, furnished: bool = False) -> list[Host]:
+        """`h1` to `hN` as just installed and on, releases in turn (default: 12); all other hosts are killed.
+
+        `furnished`: with the packages that roles install on every host, for tests that are not about bare ones.
+        """
         wanted = {f"h{at + 1}": (releases or ("12",))[at % len(releases or ("12",))] for at in range(count)}
-        base.trees(wanted.values())
+        base.trees(wanted.values(), furnished)
         self._each(
             lambda host: host.machine.wipe(),
             [host for name, host in self.hosts.items() if name not in wanted],
         )
         found = [self.host(name, release) for name, release in wanted.items()]
-        self._each(lambda host: _renew(host, wanted[host.name]), found)
+        self._each(lambda host: _renew(host, wanted[host.name], furnished), found)
         for host in found:
             host.used = True
         return found
@@ -304,8 +307,10 @@ class Bed:
             list(pool.map(deed, hosts))
 
 
-def _renew(host: Host, release: str) -> None:
-    if host.used or host.release != release:
+def _renew(host: Host, release: str, furnished: bool) -> None:
+    other = (host.release, host.machine.furnished) != (release, furnished)
+    host.machine.furnished = furnished
+    if host.used or other:
         host.reset(release)
     else:
         host.boot()

@@ -1,20 +1,15 @@
 """The fixture `testbed`: one bed per test session, hosts booted on demand and as just installed for each test.
 
 Comes in: pytest's session. Goes out: a `Bed`; `testbed.fresh(3, "12", "13")` is how most tests begin. Called by:
-pytest, to which tests/conftest.py names this plugin. All tests of the tier run in one process, file by file: two beds
-at once are no quicker on two processors, and crowd out what else runs.
+pytest, to which tests/conftest.py names this plugin. All tests of the tier run in one process (tests/spread.py).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
-from typing import Any
+from collections.abc import Generator, Iterator
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.testbed import record
 from tests.testbed.bed import Bed
@@ -31,22 +26,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.timeout(LONGEST_S))
 
 
-class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Files with tests of the tier go to one process, in their order; all other tests go wherever there is room."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails tells what its lab was like: what goes wrong once in a hundred runs is seen no second time."""
+    report = yield
+    if report.failed and call.when == "call" and item.get_closest_marker("testbed"):
+        from tests.testbed.lab import Lab  # takes a second to load
 
-    def _split_scope(self, nodeid: str) -> str:
-        return "testbed" if _has_hosts(nodeid.partition("::")[0], self.config.rootpath) else nodeid
-
-
-@cache
-def _has_hosts(file: str, root: Path) -> bool:
-    return "pytest.mark.testbed" in (root / file).read_text()
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
-    """By files, not by xdist's own groups: with pytest 9.2 xdist 3.8 passes over the marker `xdist_group`."""
-    return Scheduling(config, log)
+        labs = [each for each in getattr(item, "funcargs", {}).values() if isinstance(each, Lab)]
+        report.sections += [("the lab", lab.told()) for lab in labs]
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from pathlib import Path
 # cpuset of version 1 stays out: a new group there has no processor until somebody gives it one.
 SKIPPED = frozenset({"cpuset"})
 GONE_S = 20.0
+FROZEN_S = 5.0
 TICK_S = 0.01
 
 
@@ -64,13 +65,17 @@ class Group:
         return {pid for folder in self.folders() for pid in _pids(folder)}
 
     def kill(self) -> None:
-        """End every process in it, at once and for sure; the group itself goes too."""
+        """End every process in it, at once and for sure; the group itself goes too.
+
+        They stand still until each has its signal: as with a power cut, none sees another one's end.
+        """
         end = time.monotonic() + GONE_S
-        self.freeze(False)
+        self._stand_still()
         while found := self.pids():
             for pid in found:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+            self.freeze(False)
             if time.monotonic() > end:
                 raise TimeoutError(f"processes {sorted(found)} of {self.path} outlive SIGKILL")
             time.sleep(TICK_S)
@@ -79,15 +84,31 @@ class Group:
 
     def freeze(self, on: bool) -> None:
         """Stop all its processes where they are, or let them go on."""
-        places = hierarchies()
-        folder = places.get("freezer", places.get("", Path("/nonexistent"))) / self.path
-        knob, word = (
-            (folder / "freezer.state", "FROZEN" if on else "THAWED")
-            if "freezer" in places
-            else (folder / "cgroup.freeze", str(int(on)))
-        )
+        knob, _ = self._freezer()
+        word = str(int(on)) if knob.name == "cgroup.freeze" else ("FROZEN" if on else "THAWED")
         with suppress(FileNotFoundError):
             knob.write_text(word)
+
+    def _freezer(self) -> tuple[Path, str]:
+        """The file that freezes, and what is told once all of it is frozen."""
+        places = hierarchies()
+        if "freezer" in places:
+            return places["freezer"] / self.path / "freezer.state", "FROZEN"
+        return places.get("", Path("/nonexistent")) / self.path / "cgroup.freeze", "frozen 1"
+
+    def _stand_still(self) -> None:
+        """Freeze, and wait until all are. One that the kernel holds up can't see another one's end meanwhile either."""
+        self.freeze(True)
+        end = time.monotonic() + FROZEN_S
+        while not self._frozen() and time.monotonic() < end:
+            time.sleep(TICK_S)
+
+    def _frozen(self) -> bool:
+        knob, on = self._freezer()
+        told = knob.with_name("cgroup.events") if knob.name == "cgroup.freeze" else knob
+        with suppress(FileNotFoundError):
+            return on in told.read_text()
+        return True
 
     def memory(self) -> int:
         """Bytes in use, page cache included; 0 where no hierarchy counts them."""

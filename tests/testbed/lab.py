@@ -24,12 +24,14 @@ from orchestrator.client import Client
 from orchestrator.provision.local import LocalSite
 from orchestrator.wire import api as wire
 from orchestrator.wire import api_cluster
+from tests.system.verify import read_events
 from tests.testbed.bed import Bed, Host
 
 GANGLINE = Path(sys.executable).with_name("gangline")
 DEADLINE_S = 120.0
 TICK_S = 0.1
 USER, UID = "alice", 20001
+TOLD_EVENTS = 40  # the last ones, for who reads of a failed test
 
 T = TypeVar("T")
 
@@ -236,6 +238,35 @@ class Lab:
         """End the controller; hosts go with the bed."""
         if self.state.exists():
             LocalSite(self.state).stop_server(10.0)
+
+    def told(self) -> str:
+        """What it is like now, for who must find out why a test failed: nodes, jobs, the last events, agents' words."""
+        lines: list[str] = []
+        for look in (self._nodes_told, self._jobs_told, self._events_told, self._agents_told):
+            try:
+                lines += look()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it must not hide what failed first
+                lines.append(f"{look.__name__}: {error!r}")
+        return "\n".join(lines)
+
+    def _nodes_told(self) -> list[str]:
+        with self.client() as client:
+            return [f"{node.name}: {node.contact}, open {node.open}, {node.marks}" for node in client.nodes()]
+
+    def _jobs_told(self) -> list[str]:
+        with self.client() as client:
+            return [
+                f"job {job.id}: {job.state}, attempts {job.attempts}, {job.reason}" for job in client.jobs()
+            ]
+
+    def _events_told(self) -> list[str]:
+        return [
+            f"{each.seq} {each.t_us} {each.by} {each.body}" for each in read_events(self.state)[-TOLD_EVENTS:]
+        ]
+
+    def _agents_told(self) -> list[str]:
+        journal = "journalctl -u gangline-agent -n 15 --no-pager -o short-precise"
+        return [f"{host.name}:\n{host.inside(journal).out}" for host in self.hosts if host.booted()]
 
 
 class Watch:

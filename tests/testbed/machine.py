@@ -54,7 +54,8 @@ class NotBooted(RuntimeError):
 @dataclass(slots=True)
 class Machine:
     """`folder` holds upper, work, root and console.log. The disk outlives a kill; `wipe` alone empties it. `shared` is
-    the bed's, at SHARED in every host, whether its network is there or not."""
+    the bed's, at SHARED in every host, whether its network is there or not. `furnished`: its next empty disk has what
+    roles install on every host (base.FURNITURE)."""
 
     name: str
     index: int
@@ -63,6 +64,7 @@ class Machine:
     network: Network
     group: Group
     shared: Path
+    furnished: bool = False
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -84,7 +86,8 @@ class Machine:
         for name in ("upper", "work", "root"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         # `volatile`: a test's host needs no fsync, and installing packages is twice as fast without.
-        options = f"lowerdir={base.tree(self.release)},upperdir={self.folder}/upper,workdir={self.folder}/work,volatile"
+        layers = base.lower(self.release, self.furnished)
+        options = f"lowerdir={layers},upperdir={self.folder}/upper,workdir={self.folder}/work,volatile"
         subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(self.root)], check=True)
         self._settle(public_key)
         done.touch()

@@ -269,7 +269,7 @@ def test_down_and_destroy_say_how_it_is_stopped(lab: HostedLab) -> None:
 def test_a_controller_on_debian_12_that_is_a_node_too(
     testbed: Bed, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    lab = HostedLab(testbed, testbed.fresh(1, "12"), tmp_path_factory.mktemp("both"))
+    lab = HostedLab(testbed, testbed.fresh(1, "12", furnished=True), tmp_path_factory.mktemp("both"))
     lab.up().ok()
     assert lab.open_nodes() == ["h1"]
     assert lab.drift() == []

@@ -22,19 +22,17 @@ from tests.testbed.machine import SHARED
 
 pytestmark = [pytest.mark.testbed, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 LEASE_S = 5
+# Until it is told to end, however long the machine takes for what the test does meanwhile.
 RANK = """
 trap 'exit 0' TERM
-for i in $(seq 1 $ROUNDS); do echo "$GANGLINE_JOB_ID $GANGLINE_ATTEMPT $RANK $(date +%s%N)" >> $TRACE; sleep 0.2; done
+until test -e $END; do echo "$GANGLINE_JOB_ID $GANGLINE_ATTEMPT $RANK $(date +%s%N)" >> $TRACE; sleep 0.2; done
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def lab(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Three hosts whose controller loses patience quickly."""
-    made = Lab(testbed, testbed.fresh(3, "12", "13"), tmp_path_factory.mktemp("lab"))
-    trace(made).unlink(missing_ok=True)
-    trace(made).touch()
-    trace(made).chmod(0o666)
+    made = Lab(testbed, testbed.fresh(3, "12", "13", furnished=True), tmp_path_factory.mktemp("lab"))
     try:
         made.up().ok()
         made.restart_server("--lease", f"{LEASE_S}s")
@@ -49,8 +47,22 @@ def trace(lab: Lab) -> Path:
     return lab.bed.shared / "trace"
 
 
-def gang(lab: Lab, nodes: int, rounds: int, gpus: int = 8, **rest: object) -> int:
-    """A gang with one rank on each of some hosts that writes its trace for a while."""
+@pytest.fixture(autouse=True)
+def _empty(lab: Lab) -> None:
+    """Nothing is traced yet, and nobody told to end."""
+    end(lab).unlink(missing_ok=True)
+    trace(lab).unlink(missing_ok=True)
+    trace(lab).touch()
+    trace(lab).chmod(0o666)
+
+
+def end(lab: Lab) -> Path:
+    """Once it is there, all ranks end well."""
+    return lab.bed.shared / "end"
+
+
+def gang(lab: Lab, nodes: int, gpus: int = 8, **rest: object) -> int:
+    """A gang with one rank on each of some hosts that writes its trace until the end."""
     document = {
         "apiVersion": "gangline/v1",
         "kind": "Job",
@@ -60,7 +72,7 @@ def gang(lab: Lab, nodes: int, rounds: int, gpus: int = 8, **rest: object) -> in
             "tasks_per_node": 1,
             "per_node": {"gpus": gpus},
             "workdir": f"/home/{USER}",
-            "env": {"ROUNDS": str(rounds), "TRACE": f"{SHARED}/trace"},
+            "env": {"END": f"{SHARED}/end", "TRACE": f"{SHARED}/trace"},
             "command": ["sh", "-c", RANK],
             "retries": {"node_failure": 5},
             **rest,
@@ -87,7 +99,7 @@ def one_after_the_other(lab: Lab, *jobs: int) -> Ledger:
         attempts = [attempt for _, attempt in rows]
         assert attempts == sorted(attempts), f"job and rank {key} ran twice at once: {attempts}"
     ledger = read_ledger(lab.state)
-    assert set(ledger.histories) == set(jobs)
+    assert set(ledger.histories) >= set(jobs)
     check_histories(ledger.histories.values())
     return ledger
 
@@ -95,7 +107,7 @@ def one_after_the_other(lab: Lab, *jobs: int) -> Ledger:
 def test_cut_off_for_longer_than_every_timeout(lab: Lab) -> None:
     """Both kinds of absence in one: the host's network, then the controller's process. On the host are a gang that
     waits for proof, and a job that ends with its lease and starts elsewhere while the host can't be asked."""
-    wide, fenced = gang(lab, 2, 150, 4), gang(lab, 1, 150, 4, on_lost="self_fence")
+    wide, fenced = gang(lab, 2, 4), gang(lab, 1, 4, on_lost="self_fence")
     until(lambda: all(lab.job(each).state == "running" for each in (wide, fenced)), "both run")
     (name,) = lab.job(fenced).node_names
     assert name in lab.job(wide).node_names, "best fit puts it where half of the GPUs are in use"
@@ -112,6 +124,8 @@ def test_cut_off_for_longer_than_every_timeout(lab: Lab) -> None:
     os.kill(server.pid, signal.SIGCONT)
     victim.heal()
     until(lambda: lab.node(name).contact == "ok", "the host is back by itself")
+    assert (lab.job(wide).state, lab.job(wide).attempts) == ("running", 1)
+    end(lab).touch()
     until(lambda: all(lab.job(each).ended for each in (wide, fenced)), "both end")
     assert {lab.job(each).state for each in (wide, fenced)} == {"succeeded"}
     assert lab.open_nodes() == ["h1", "h2", "h3"]
@@ -123,7 +137,7 @@ def test_cut_off_for_longer_than_every_timeout(lab: Lab) -> None:
 
 def test_a_host_killed_under_a_gang(lab: Lab) -> None:
     """The whole gang waits again, the first failure is named, and it runs to its end on what is left."""
-    job = gang(lab, 2, 60)
+    job = gang(lab, 2)
     until(lambda: lab.job(job).state == "running", "it runs")
     names = lab.job(job).node_names
     victim = next(host for host in lab.hosts if host.name == names[1])
@@ -132,6 +146,9 @@ def test_a_host_killed_under_a_gang(lab: Lab) -> None:
     until(lambda: lab.node(victim.name).contact == "unreachable", "the host is silent")
     assert lab.job(job).attempts == 1, "a silent host may still run its share"
     victim.boot()
+    until(lambda: lab.job(job).attempts == 2 and lab.job(job).state == "running", "all of it runs again")
+    until(lambda: all(rows[-1][1] == 2 for rows in traces(lab).values()), "every rank of it writes")
+    end(lab).touch()
     until(lambda: lab.job(job).ended, "it ends")
     ended = lab.job(job)
     assert (ended.state, ended.attempts) == ("succeeded", 2)

@@ -29,7 +29,7 @@ UNIT = "gangline-agent.service"
 @pytest.fixture(scope="module")
 def lab(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """One host that was brought up as a person does it."""
-    made = Lab(testbed, testbed.fresh(1, "13"), tmp_path_factory.mktemp("lab"))
+    made = Lab(testbed, testbed.fresh(1, "13", furnished=True), tmp_path_factory.mktemp("lab"))
     try:
         made.up().ok()
         yield made

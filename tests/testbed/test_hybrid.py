@@ -126,7 +126,7 @@ def hybrid(
     testbed: Bed, pulumi_place: Place, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Hybrid, Launcher]]:
     folder = tmp_path_factory.mktemp("lab")  # short: the controller's socket is in it
-    lab = Hybrid(testbed, testbed.fresh(2, "12", "13"), folder, place=pulumi_place)
+    lab = Hybrid(testbed, testbed.fresh(2, "12", "13", furnished=True), folder, place=pulumi_place)
     with Launcher(testbed, pulumi_place.account, EMULATED, prepared) as launcher:
         try:
             yield lab, launcher

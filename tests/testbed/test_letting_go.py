@@ -28,7 +28,7 @@ BOB = {"name": "bob", "uid": 20002, "groups": ["research"]}
 @pytest.fixture(scope="module")
 def lab(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Two hosts, of both releases, with a held package and a second user."""
-    made = Lab(testbed, testbed.fresh(2, "12", "13"), tmp_path_factory.mktemp("lab"))
+    made = Lab(testbed, testbed.fresh(2, "12", "13", furnished=True), tmp_path_factory.mktemp("lab"))
     for host in made.hosts:
         host.inside(repository(PACKAGE)).check()
     made.site["system"] = {"packages": {PACKAGE: "1.0"}, "sysctls": {"net.core.somaxconn": "4096"}}

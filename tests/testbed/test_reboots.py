@@ -12,6 +12,7 @@ from tests.provision.metal.sabotages import APT
 from tests.testbed.bed import Bed, Host
 from tests.testbed.debs import repository
 from tests.testbed.lab import USER, Lab, Watch, until
+from tests.testbed.machine import SHARED
 
 pytestmark = [pytest.mark.testbed, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 KERNEL = "linux-image-gl"
@@ -23,7 +24,7 @@ DOWNGRADE = f"{APT} install {KERNEL}=1.0; apt-mark hold {KERNEL}"
 @pytest.fixture(scope="module")
 def lab(testbed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Three hosts with the old kernel; one may be away at a time."""
-    made = Lab(testbed, testbed.fresh(3, "12", "13"), tmp_path_factory.mktemp("lab"))
+    made = Lab(testbed, testbed.fresh(3, "12", "13", furnished=True), tmp_path_factory.mktemp("lab"))
     for host in made.hosts:
         host.inside(repository(KERNEL)).check()
     wants(made, "1.0", deadline="4s", then="requeue")
@@ -49,8 +50,8 @@ def versions(lab: Lab) -> list[str]:
     return [host.inside(shown).check() for host in lab.hosts]
 
 
-def job(lab: Lab, seconds: int) -> int:
-    """One rank on one whole node."""
+def job(lab: Lab) -> int:
+    """One rank on one whole node, until it is told to end."""
     return lab.submit(
         {
             "apiVersion": "gangline/v1",
@@ -62,15 +63,16 @@ def job(lab: Lab, seconds: int) -> int:
                 "per_node": {"gpus": 8},
                 "workdir": f"/home/{USER}",
                 "stop": {"grace": "1s"},
-                "command": ["sleep", str(seconds)],
+                "command": ["sh", "-c", f"until test -e {SHARED}/end; do sleep 0.1; done"],
             },
         }
     )
 
 
-def running(lab: Lab, seconds: int) -> int:
+def running(lab: Lab) -> int:
     """The same, once it runs."""
-    made = job(lab, seconds)
+    (lab.bed.shared / "end").unlink(missing_ok=True)
+    made = job(lab)
     until(lambda: lab.job(made).state == "running", "it runs")
     return made
 
@@ -97,7 +99,7 @@ def test_a_pending_reboot_alone_is_a_note(lab: Lab) -> None:
 
 
 def test_a_new_kernel_goes_through_the_pool_one_by_one(lab: Lab) -> None:
-    before, long = boots(lab), running(lab, 600)
+    before, long = boots(lab), running(lab)
     wants(lab, "2.0", deadline="4s", then="requeue")
     assert ("stopped", long) in {(each["fate"], each["job"]) for each in lab.plan()["work"]}
     with Watch(lab) as watch:
@@ -121,11 +123,18 @@ def test_a_new_kernel_goes_through_the_pool_one_by_one(lab: Lab) -> None:
 def test_one_host_alone_and_only_after_its_job(lab: Lab) -> None:
     wants(lab, "2.0", deadline="5m", then="wait")
     lab.apply().ok()
-    jobs = [running(lab, 15) for _ in lab.hosts]
+    jobs = [running(lab) for _ in lab.hosts]
     (victim,) = lab.job(jobs[1]).node_names
     before = boots(lab)
     at(lab, victim).inside(DOWNGRADE).check()
-    lab.apply().ok()
+    with lab.start("apply", str(lab.file), "--yes") as applying:
+        words = applying.stdout
+        assert words is not None
+        until(lambda: f"draining {victim}" in next(words), "it waits for the job")
+        assert (boots(lab), lab.job(jobs[1]).state) == (before, "running")
+        (lab.bed.shared / "end").touch()
+        said = words.read()
+    assert applying.returncode == 0, said
     after = boots(lab)
     assert {name for name in before if before[name] != after[name]} == {victim}
     assert versions(lab) == ["2.0"] * 3
@@ -164,8 +173,8 @@ def test_a_host_that_does_not_come_back_stops_the_change(lab: Lab) -> None:
     h1.inside("systemctl disable ssh").check()
     for name in ("h1", "h2"):
         at(lab, name).inside(DOWNGRADE).check()
-    done = lab.apply("--reboot-wait", "15s").ok(4)
-    assert "h1: reboot failed: it was not back 15s after its reboot" in done.err
+    done = lab.apply("--reboot-wait", "8s").ok(4)
+    assert "h1: reboot failed: it was not back 8s after its reboot" in done.err
     assert "pool lab: stopped after batch 1" in done.err
     after = boots(lab)
     assert {name for name in before if before[name] != after[name]} == {"h1"}

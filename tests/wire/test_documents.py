@@ -137,7 +137,9 @@ def test_a_secret_is_never_repeated_in_its_fault() -> None:
     assert "hunter2" not in str(caught.value.errors(include_input=False))
 
 
-@pytest.mark.parametrize("name", ["cluster.yaml", "job.yaml", "tasks.yaml"])
+@pytest.mark.parametrize(
+    "name", ["cluster.yaml", "job.yaml", "tasks.yaml", "array.yaml", "mig.yaml", "groups.yaml"]
+)
 def test_a_document_is_written_as_it_can_be_read(name: str) -> None:
     root = read_tree((FULL / name).read_text()).root
     assert root is not None

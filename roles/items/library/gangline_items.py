@@ -1,8 +1,9 @@
 #!/usr/bin/python
 """Ansible module: make a role's items true on a host, and prove it.
 
-Comes in: the items of one role. Goes out: what differs (`look`), or what was changed (`heal`), with a failure in words
-where a difference stays. Called by: the role `items`. It looks with the eyes of `gangline drift`: check_host.py.
+Comes in: the items of one role. Goes out: what differs (`look`), or what was changed (`heal`; `begin` where no archive
+has to be brought first), with a failure in words where a difference stays. Called by: the role `items`. It looks with
+the eyes of `gangline drift`: check_host.py.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ options:
   node: {description: The node's name., type: str, required: true}
   address: {description: The node's own address., type: str, default: ""}
   do:
-    description: Look only, heal what differs and prove that nothing is left, or undo items that are wanted no more.
+    description: >-
+      Look only, heal what differs and prove that nothing is left, the same unless an archive has to be brought first
+      (then look only), or undo items that are wanted no more.
     type: str
-    choices: [look, heal, let_go]
+    choices: [look, heal, begin, let_go]
     default: look
 author: [Gangline]
 """
@@ -69,7 +72,7 @@ def main():
         "items": {"type": "list", "elements": "dict", "required": True},
         "node": {"type": "str", "required": True},
         "address": {"type": "str", "default": ""},
-        "do": {"type": "str", "choices": ["look", "heal", "let_go"], "default": "look"},
+        "do": {"type": "str", "choices": ["look", "heal", "begin", "let_go"], "default": "look"},
     }
     module = AnsibleModule(spec, supports_check_mode=True)
     try:
@@ -86,9 +89,11 @@ def run(module):
         return {"changed": bool(changes), "changes": changes, "drift": [], "archives": [], "notes": []}
     seen = look(payload(module, items))
     drift = seen["drift"]
+    for note in seen["notes"]:
+        module.warn(f"{module.params['node']}: {note}")
     archives = sorted({each["name"] for each in drift if each["kind"] == "archive"})
     result = {"drift": drift, "archives": archives, "notes": seen["notes"]}
-    if do == "look":
+    if do == "look" or (do == "begin" and archives):
         return {**result, "changed": False, "changes": []}
     healed = heal(module, items, drift)
     return {**result, "changed": bool(healed), "changes": [in_words(each) for each in healed]}

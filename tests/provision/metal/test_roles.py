@@ -7,9 +7,11 @@ import grp
 import importlib.util
 import os
 import pwd
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -115,6 +117,56 @@ def test_files_are_healed_whatever_stands_in_their_place(tmp_path: Path) -> None
     assert (tmp_path / "file.set-aside-by-gangline").read_text() == "here"
     assert (tmp_path / "a/b").read_text() == "x"
     assert {path.name for path in tmp_path.iterdir() if path.name.startswith(".gangline-")} == set()
+
+
+class Module:
+    """What the module gangline_items needs of Ansible."""
+
+    check_mode = False
+
+    def __init__(self, do: str, *items: dict[str, Any]) -> None:
+        self.params = {"role": "base", "items": list(items), "node": "n1", "address": "", "do": do}
+        self.warned: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
+
+
+def called(monkeypatch: pytest.MonkeyPatch, do: str, *items: dict[str, Any]) -> tuple[dict[str, Any], Module]:
+    """The module's result, and what it was called with."""
+    basic = ModuleType("basic")
+    basic.AnsibleModule = Module  # type: ignore[attr-defined]
+    for name, found in (("basic", basic), ("check_host", check_host), ("gangline_heal", healer())):
+        monkeypatch.setitem(sys.modules, f"ansible.module_utils.{name}", found)
+    code = runpy.run_path(str(ROOT / "roles/items/library/gangline_items.py"))
+    module = Module(do, *items)
+    return code["run"](module), module
+
+
+def test_looking_and_healing_is_one_call_where_nothing_has_to_be_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call costs a start of Python on the host; an archive that differs is brought to it first."""
+    item = file_item(tmp_path / "f", "x")
+    archive = {"kind": "archive", "name": str(tmp_path / "a.pyz"), "values": {"sha256": "aa" * 32}}
+
+    waits, _ = called(monkeypatch, "begin", item, archive)
+    assert (waits["changed"], waits["archives"]) == (False, [archive["name"]])
+    assert not (tmp_path / "f").exists(), "what reads the archive at its start would be started too early"
+
+    done, _ = called(monkeypatch, "begin", item)
+    assert (done["changed"], len(done["changes"]), done["archives"]) == (True, 1, [])
+    assert (tmp_path / "f").read_text() == "x"
+    assert called(monkeypatch, "begin", item)[0]["changed"] is False
+
+
+def test_what_a_host_can_not_do_is_told_beside_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {"drift": [], "notes": ["a container can't set it"], "digest": "", "facts": {}}
+    monkeypatch.setattr(check_host, "look", lambda _: seen)
+
+    found, module = called(monkeypatch, "begin")
+
+    assert (found["notes"], module.warned) == (seen["notes"], ["n1: a container can't set it"])
 
 
 def test_what_can_not_be_healed_is_told_in_words(tmp_path: Path) -> None:

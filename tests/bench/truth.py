@@ -1,0 +1,144 @@
+"""`make bench-truth`: whether the simulator predicts waits that are then measured on a local cluster.
+
+Comes in: BENCH_JOBS, BENCH_NODES, BENCH_GPUS, BENCH_LOAD, BENCH_RUN (mean seconds), BENCH_KEPT and BENCH_OTHER
+(kept_jobs of the two policies), BENCH_SEED. Goes out: figures as JSON lines. Called by: the Makefile.
+docs/benchmarks.md says what each figure is.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from orchestrator import spec
+from orchestrator.ledger import events
+from orchestrator.ledger.events import Event, from_stored
+from orchestrator.model.cluster import ClusterSpec
+from orchestrator.scheduler import policy_of
+from orchestrator.simulate.metrics import Spread, spread, summary
+from orchestrator.simulate.settings import Settings
+from orchestrator.simulate.trace_ledger import read_ledger
+from orchestrator.simulate.world import World
+from orchestrator.store.recorded import Recorded
+from tests.bench import common
+from tests.bench.common import Failed, Figures, Options, say, workplace
+from tests.bench.local import Local
+from tests.bench.server import job_document, wait_until_idle
+
+DRAIN_S = 600.0
+SIZES = ((1, 0.5), (2, 0.15), (4, 0.1), (8, 0.15), (16, 0.1))  # GPUs and how often; 16 are two nodes of eight
+RATHER_EVEN = 3.0  # shape of the gamma distribution of run times
+
+
+class Planned(NamedTuple):
+    """A job: when it comes, how long it sleeps, how many GPUs it takes."""
+
+    at_s: float
+    run_s: float
+    gpus: int
+
+
+def main() -> None:
+    """Two real runs of the same jobs, and what the first one's ledger says of the second."""
+    options = Options(JOBS=200, NODES=8, GPUS=8, LOAD=1.5, RUN=5.0, KEPT=8, OTHER=0, SEED=1)
+    plan = planned(options)
+    say(f"{len(plan)} jobs within {plan[-1].at_s:.0f} s")
+    with workplace() as folder:
+        figures = Figures("truth", folder)
+        first = _run(options, folder / "first", plan, options.count("KEPT"))
+        second = _run(options, folder / "second", plan, options.count("OTHER"))
+        cluster = _cluster(folder / "second" / "cluster.yaml")
+        case = f"truth/jobs={len(plan)}/kept={options.count('KEPT')}-{options.count('OTHER')}"
+        _tell(figures, f"{case}/again", _predicted(first, cluster, options.count("KEPT")), _measured(first))
+        _tell(figures, case, _predicted(first, cluster, options.count("OTHER")), _measured(second))
+
+
+def _tell(figures: Figures, case: str, predicted: Spread, measured: Spread) -> None:
+    for name, found, real in (("mean", predicted.mean, measured.mean), ("p95", predicted.p95, measured.p95)):
+        if not found or not real:
+            raise Failed(f"{case}: nobody waited")
+        figures.emit(f"{case}/{name}/predicted", found, "s")
+        figures.emit(f"{case}/{name}/measured", real, "s")
+        figures.emit(f"{case}/{name}/ratio", found / real, "times")
+
+
+def planned(options: Options) -> list[Planned]:
+    """Jobs in order of arrival, so many that the load is what was asked for."""
+    dice = Random(options.count("SEED"))
+    sizes, weights = [size for size, _ in SIZES], [weight for _, weight in SIZES]
+    jobs, capacity = options.count("JOBS"), options.count("NODES") * options.count("GPUS")
+    mean_s = options.number("RUN")
+    drawn = [
+        (dice.choices(sizes, weights)[0], round(dice.gammavariate(RATHER_EVEN, mean_s / RATHER_EVEN), 2))
+        for _ in range(jobs)
+    ]
+    gap_s = sum(gpus * run_s for gpus, run_s in drawn) / jobs / capacity / options.number("LOAD")
+    at_s, found = 0.0, []
+    for gpus, run_s in drawn:
+        at_s += dice.expovariate(1.0) * gap_s
+        found.append(Planned(at_s, run_s, gpus))
+    return found
+
+
+def _run(options: Options, folder: Path, plan: list[Planned], kept: int) -> list[Event]:
+    """The ledger of a real run under a policy."""
+    more = f"scheduler: {{kept_jobs: {kept}}}\n"
+    with Local(folder, options.count("NODES"), options.count("GPUS"), more) as cluster:
+        client = cluster.client
+        begun_s = time.monotonic()
+        for job in plan:
+            time.sleep(max(begun_s + job.at_s - time.monotonic(), 0.0))
+            client.submit(_document(job, options.count("GPUS")))
+        late_s = time.monotonic() - begun_s - plan[-1].at_s
+        wait_until_idle(client, DRAIN_S)
+        state = cluster.state
+    recorded = [from_stored(stored) for stored in Recorded(state).events(0)]
+    say(
+        f"kept_jobs {kept}: mean wait {_measured(recorded).mean or 0:.2f} s; the last submit was {late_s:.2f} s late"
+    )
+    return recorded
+
+
+def _document(job: Planned, gpus: int) -> dict[str, object]:
+    command = ["sleep", str(job.run_s)]
+    if job.gpus > gpus:
+        return job_document(
+            "truth", command, nodes=job.gpus // gpus, per_node={"gpus": gpus}, time_limit="10m"
+        )
+    return job_document("truth", command, tasks=1, per_task={"gpus": job.gpus}, time_limit="10m")
+
+
+def _cluster(file: Path) -> ClusterSpec:
+    loaded = spec.load_cluster(str(file))
+    if loaded.cluster is None:
+        raise Failed(spec.render(loaded.errors))
+    return loaded.cluster
+
+
+def _measured(recorded: list[Event]) -> Spread:
+    """Waits from the ledger: from submit to the first process."""
+    submitted_us: dict[int, int] = {}
+    started_us: dict[int, int] = {}
+    for event in recorded:
+        if isinstance(event.body, events.JobSubmitted):
+            submitted_us[event.body.job] = event.t_us
+        elif isinstance(event.body, events.AttemptStarted):
+            started_us.setdefault(event.body.attempt.job, event.t_us)
+    return spread(started_us[job] - at_us for job, at_us in submitted_us.items() if job in started_us)
+
+
+def _predicted(recorded: list[Event], cluster: ClusterSpec, kept: int) -> Spread:
+    found = read_ledger(recorded)
+    if found.left_out:
+        raise Failed(f"{found.left_out} jobs did not run to their end")
+    policy = replace(policy_of(cluster), kept=kept)
+    world = World(cluster, found.trace, policy, Settings(commitments=False))
+    world.run()
+    return summary(world).wait
+
+
+if __name__ == "__main__":
+    common.run(main)
