@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from pulumi.automation import PulumiCommand
 from semver import VersionInfo
@@ -109,12 +110,37 @@ def _dotted(version: tuple[int, ...]) -> str:
 
 
 def backend_of(folder: Path, stack: Stack) -> str:
-    """Where the record of the stack lies: as the file says, else in the state folder."""
+    """Where the record of the stack lies: as the file says, else in the state folder. No notes lie beside files."""
     if stack.backend:
-        return stack.backend
+        return without_notes(stack.backend)
     record = folder / "record"
     private_folder(record)
-    return f"file://{record}"
+    return without_notes(f"file://{record}")
+
+
+# Pulumi replaces a file of its record whole, but writes the note beside it (sizes and sums, which it never needs) in
+# place. Whoever is killed in between, or reads then, finds an empty note and takes the whole record for unreadable.
+_NOTES_OFF = {"metadata": "skip"}
+_NOTES = (
+    "*.attrs",
+    "stacks/**/*.attrs",
+    "locks/**/*.attrs",
+)  # of what each run reads, under the folder .pulumi
+
+
+def without_notes(backend: str) -> str:
+    """The address with which Pulumi writes no notes; those that older runs left go. Others than files stay as is."""
+    split = urlsplit(backend)
+    if split.scheme != "file":
+        return backend
+    for pattern in _NOTES:
+        for note in (_folder_of(split) / ".pulumi").glob(pattern):
+            note.unlink(missing_ok=True)
+    return f"file://{split.netloc}{split.path}?{urlencode(dict(parse_qsl(split.query)) | _NOTES_OFF)}"
+
+
+def _folder_of(file: SplitResult) -> Path:
+    return Path(unquote(file.netloc + file.path)).expanduser()
 
 
 def passphrase(folder: Path) -> Path:

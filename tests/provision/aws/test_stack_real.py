@@ -369,6 +369,17 @@ def test_lock_of_a_killed_run_goes_only_under_the_lease(bench: Bench) -> None:
     assert not lock.exists()
 
 
+def test_a_run_that_dies_between_the_record_and_its_note_leaves_a_record_to_be_read(bench: Bench) -> None:
+    """An older Gangline's runs left notes beside the record; one that was killed there left an empty one."""
+    bench.up()
+    record = bench.folder / "stacks" / "record"
+    assert not list((record / ".pulumi" / "stacks").rglob("*.attrs")), "Pulumi writes these in place"
+    (checkpoint,) = (record / ".pulumi" / "stacks").rglob("atlas-use1.json")
+    checkpoint.with_name("atlas-use1.json.attrs").touch()
+
+    assert bench.preview() == []
+
+
 def test_what_a_killed_run_was_making_is_taken_or_forgotten(bench: Bench) -> None:
     """The record says that two things were being made: one is there, one never came to be."""
     bench.up()
