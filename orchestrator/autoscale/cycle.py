@@ -12,22 +12,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from orchestrator.autoscale import give_back, market, renew
+from orchestrator.autoscale import give_back, groups, market, renew
+from orchestrator.autoscale.buying import buy, debit, milli_of
 from orchestrator.autoscale.money import Purse, floor_of, job_ends_us, open_purse
 from orchestrator.autoscale.policy import Policy
 from orchestrator.autoscale.room import Room, survey
-from orchestrator.ledger.capacity import WHOLE
 from orchestrator.ledger.limits import Amounts, limit_reason
 from orchestrator.ledger.records import Job
 from orchestrator.ledger.state import ClassKey, State
 from orchestrator.model.capacity import Circuit, Offer, OfferingKey
-from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Pool
-from orchestrator.model.decisions import Buy, CapacityDecision, CapacityReporter, Reasons
-from orchestrator.model.need import Need, gangs_of, need_of, pools_for
+from orchestrator.model.decisions import CapacityDecision, CapacityReporter, Reasons
+from orchestrator.model.need import need_of, pools_for
 from orchestrator.model.reasons import Reason, reason
 
-LATE_S = 60  # longer than a boot may take: so long are coming nodes kept for their job
 # Reasons of the scheduler that more nodes would take away; a job that waits for anything else is bought nothing.
 MORE_NODES_HELP = (
     "wait.gpus",
@@ -157,15 +155,16 @@ def _more_nodes_help(why: Reason | None) -> bool:
 def _cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]) -> bool:
     """Whether the job will have its nodes; else those of its class behind it will not either."""
     if job.spec.request.groups:
-        _say_that_groups_wait(run, key, job)
-        return False
+        return groups.cover(run, key, job, debits)
     need = need_of(job.spec)
     fitting = pools_for(run.state.cluster, job.spec) if run.state.cluster else ()
     pools = [pool for pool in fitting if pool.size is not None and market.could_hold(run, pool, need)]
     if not pools:
         return False
     scope = run.state.scope(job)
-    amounts = {pool.name: run.state.gang_amounts(_milli(run, pool, job, need), pool.name) for pool in pools}
+    amounts = {
+        pool.name: run.state.gang_amounts(milli_of(run, pool, job.spec, need), pool.name) for pool in pools
+    }
     options: list[tuple[Pool, int]] = []
     refusals: list[market.Refusal] = []
     for pool in pools:
@@ -182,7 +181,7 @@ def _cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]
         if not lacking:
             run.purse.take_parts(parts)
             run.room.book(taken, need)
-            _debit(run, debits, scope, amounts[pool.name])
+            debit(run, debits, scope, amounts[pool.name])
             if not all(spot.ready for spot, _ in taken):  # else the scheduler knows why it does not start
                 run.reporter.class_blocked(key, market.coming_reason(pool, taken))
             return True
@@ -194,32 +193,9 @@ def _cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]
         run.reporter.class_blocked(key, min(refusals, key=lambda one: one.rank).why)
         return False
     pool, why = bought
-    _debit(run, debits, scope, amounts[pool.name])
+    debit(run, debits, scope, amounts[pool.name])
     run.reporter.class_blocked(key, why)
     return True
-
-
-def _milli(run: Pass, pool: Pool, job: Job, need: Need) -> int:
-    """What limits will count of the gang, in thousandths of GPUs: of nodes that are nobody else's all that the largest
-    on offer has, as the scheduler will, else a node would be bought that the limit keeps the gang from."""
-    asked = job.spec.request.total_milli()
-    shapes = [offer.shape for offer in run.offers.get(pool.name, ())] if need.exclusive else []
-    found = [(need.units_on(*shape), shape.gpus) for shape in shapes]
-    each = min((units for units, _ in found if units), default=0)
-    if not each:
-        return asked
-    nodes = need.units if need.spread else -(-need.units // each)
-    return max(asked, nodes * max(gpus for units, gpus in found if units) * WHOLE)
-
-
-def _say_that_groups_wait(run: Pass, key: ClassKey, job: Job) -> None:
-    """Nothing is bought for a gang of groups: which of them that keeps waiting is told."""
-    for group, gang in zip(job.spec.request.groups, gangs_of(job.spec), strict=True):
-        pools = list(pools_for(run.state.cluster, gang)) if run.state.cluster else []
-        if pools and all(pool.size is not None for pool in pools):
-            names = ", ".join(pool.name for pool in pools)
-            run.reporter.class_blocked(key, reason("wait.not-bought", group=group.name, pools=names))
-            return
 
 
 def _buy_for(
@@ -236,36 +212,17 @@ def _buy_for(
         until_us = job_ends_us(run.state, run.policy, pool, job.spec, run.now_us)
         there = run.purse.parts(job.spec.queue, run.room.fit(pool.name, need)[0], need)
         run.purse.take_parts(there)
-        found = market.choose(run, pool, need, lacking, job.spec.queue, until_us)
+        found = market.choose(run, pool, ((need, lacking),), job.spec.queue, until_us)
         if isinstance(found, market.Refusal):
             run.purse.take_parts(there, -1)
             refusals.append(found)
             continue
-        _buy(run, pool, found, job, until_us)
+        buy(run, pool, found, job, until_us)
         taken, _ = run.room.fit(pool.name, need)
         run.room.book(taken, need)
         words = f"{found.count} of them are being bought ({found.offer.key.words()})"
         return pool, reason("wait.booting", nodes=len(taken), pool=pool.name, words=words)
     return None
-
-
-def _debit(run: Pass, debits: list[tuple[str, Amounts]], scope: str, amounts: Amounts) -> None:
-    run.state.limits.take(scope, amounts)
-    debits.append((scope, amounts))
-
-
-def _buy(run: Pass, pool: Pool, found: market.Choice, job: Job | None, until_us: int) -> None:
-    """Decide on a launch, and debit all that it takes in this very pass."""
-    queue = job.spec.queue if job is not None else ""
-    names = market.free_names(run, pool, found.count)
-    boot_s = (pool.size.boot_deadline_s if pool.size is not None else 0) + LATE_S
-    kept_us = run.now_us + boot_s * SECOND if job is not None else 0
-    run.decisions.append(Buy(found.offer, names, job.id if job is not None else 0, queue, kept_us))
-    run.names.update((name, True) for name in names)
-    run.room.add(pool.name, names, found.offer.shape)
-    run.sizes[pool.name] += found.count
-    run.launches[found.offer.key] = run.launches.get(found.offer.key, 0) + 1
-    run.purse.take(found.offer, found.count, queue, until_us)
 
 
 # --- floors ---------------------------------------------------------------------------------------------------
@@ -276,8 +233,8 @@ def _keep_floors(run: Pass) -> None:
     for pool in run.pools:
         lacking = floor_of(pool) - give_back.staying(run, pool)
         while lacking > 0 and pool.name not in run.closed:
-            found = market.choose(run, pool, None, 1, "", run.policy.month_ends_us)
+            found = market.choose(run, pool, (), "", run.policy.month_ends_us)
             if isinstance(found, market.Refusal):
                 break
-            _buy(run, pool, found, None, run.policy.month_ends_us)
+            buy(run, pool, found, None, run.policy.month_ends_us)
             lacking -= 1

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from orchestrator.autoscale.cycle import Pass
 
 
+Want = tuple[Need, int]  # what one unit takes, and how many of them lack a node
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """So many nodes of that offering hold what the gang lacks."""
@@ -47,22 +50,19 @@ def could_hold(run: Pass, pool: Pool, need: Need) -> bool:
     return any(need.units_on(*offer.shape) * most >= need.units for offer in run.offers.get(pool.name, ()))
 
 
-def choose(
-    run: Pass, pool: Pool, need: Need | None, lacking: int, queue: str, until_us: int
-) -> Choice | Refusal:
-    """Nodes for so many units of a gang (without one: nodes), the whole of them from one offering."""
+def choose(run: Pass, pool: Pool, wants: tuple[Want, ...], queue: str, until_us: int) -> Choice | Refusal:
+    """Nodes for what gangs lack, the whole of it from one offering, none for two of them; without a want one node."""
     stopped = _stopped(run, pool)
     if stopped:
         return Refusal(2, reason("wait.cloud", pool=pool.name, why=stopped))
     tried, budget, full, at_us = [], None, 0, NEVER_US
     for offer in run.offers.get(pool.name, ()):
-        each = need.units_on(*offer.shape) if need is not None else 1
-        if not each:
+        count = nodes_for(wants, offer)
+        if not count:
             continue
-        if _ends_too_soon(run, pool, offer, until_us if need is not None else 0):
+        if _ends_too_soon(run, pool, offer, until_us if wants else 0):
             tried.append(f"{offer.key.words()}: the block ends {clock_words(offer.ends_us)}, too soon")
             continue
-        count = -(-lacking // each)
         rests = _rests(run, offer)
         if rests is not None:
             tried.append(f"{offer.key.words()}: {rests.words or rests.fault}")
@@ -82,7 +82,19 @@ def choose(
             words = f"launches of {offer.key.words()} are under way, {count} more node(s) come after them"
             return Refusal(0, reason("wait.booting", nodes=count, pool=pool.name, words=words))
         return Choice(offer, count)
+    lacking = sum(units for _, units in wants) or 1
     return _refusal(run, pool, lacking, tried, budget, full, at_us)
+
+
+def nodes_for(wants: tuple[Want, ...], offer: Offer) -> int:
+    """How many nodes of the offering hold that; 0 if they can't."""
+    count = 0 if wants else 1
+    for need, units in wants:
+        each = need.units_on(*offer.shape)
+        if not each:
+            return 0
+        count += -(-units // each)
+    return count
 
 
 def sells(run: Pass, pool: Pool) -> bool:

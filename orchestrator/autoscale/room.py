@@ -8,6 +8,7 @@ late its devices show up: else the same gang would be bought twice.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from orchestrator.ledger.records import Bought, Fleet, Node
@@ -68,15 +69,22 @@ class Room:
 
     pools: dict[str, list[Spot]] = field(default_factory=dict)
 
-    def fit(self, pool: str, need: Need) -> tuple[Taken, int]:
-        """What the gang could have here, and how many of its units it lacks then. Ready nodes come first."""
+    def fit(self, pool: str, need: Need, without: Container[str] = ()) -> tuple[Taken, int]:
+        """What the gang could have here on other nodes than those, and how many of its units it lacks then. Ready
+        nodes come first."""
         left, taken = need.units, []
         for spot in sorted(self.pools.get(pool, ()), key=lambda spot: not spot.ready):
-            units = min(spot.units(need), left)
+            units = min(spot.units(need), left) if spot.node not in without else 0
             if units:
                 taken.append((spot, units))
                 left -= units
         return taken, left
+
+    def stand(self, state: State, pool: str) -> None:
+        """A pool that is not bought: nobody books anything there but who lacks nodes elsewhere as well."""
+        if pool not in self.pools:
+            nodes = (node for node in state.nodes.values() if node.pool == pool and node.wanted)
+            self.pools[pool] = [_free(state, node) for node in nodes if usable(node) and not held(node)]
 
     def add(self, pool: str, names: tuple[str, ...], shape: Shape) -> None:
         """Nodes that are bought in this very pass."""
@@ -113,16 +121,16 @@ def _spot(state: State, fleet: Fleet, one: Bought) -> Spot | None:
     if one.releasing_us or not node.wanted or held(node):
         return None
     if usable(node):
-        capacity = state.capacity.at(node.name)
-        return Spot(
-            node.name,
-            capacity.free.bit_count(),
-            capacity.free_cores,
-            capacity.free_memory,
-            ready=True,
-            empty=state.capacity.is_empty(node.name),
-        )
+        return _free(state, node)
     return None if one.proved_us else _coming(one.node, fleet)
+
+
+def _free(state: State, node: Node) -> Spot:
+    there = state.capacity.at(node.name)
+    empty = state.capacity.is_empty(node.name)
+    return Spot(
+        node.name, there.free.bit_count(), there.free_cores, there.free_memory, ready=True, empty=empty
+    )
 
 
 def _coming(name: str, fleet: Fleet) -> Spot:

@@ -6,8 +6,9 @@ Comes in: a job as asked for, the cluster as wanted. Goes out: its `Need`, the p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
+from itertools import islice, product
 from typing import NamedTuple
 
 from orchestrator.model.cluster import NODE_LEVEL, ClusterSpec, Pool, SiteKind, Storage
@@ -17,6 +18,7 @@ from orchestrator.model.mig import MigProfile
 # Levels that every site has, whether its fabric names them or not: a node by itself, and the whole site.
 SITE_LEVEL = "site"
 IMPLIED_LEVELS = (NODE_LEVEL, SITE_LEVEL)
+MOST_WAYS = 64  # choices of a pool for each group that a gang is tried in, in the order of the file
 
 
 def known_levels(cluster: ClusterSpec) -> tuple[str, ...]:
@@ -139,6 +141,13 @@ def pools_for(cluster: ClusterSpec, spec: JobSpec) -> Iterator[Pool]:
     for pool in cluster.pools:
         if _suits(pool, spec) and has_levels(cluster, pool, spec) and not lacking(cluster, pool, spec):
             yield pool
+
+
+def ways_of(sites: Mapping[str, str], pools: Iterable[Iterable[str]]) -> Iterator[tuple[str, ...]]:
+    """The choices of a pool for each group of a gang, of those that suit it: all of one site, since the groups talk to
+    each other. `sites`: of each pool."""
+    near = (way for way in product(*pools) if len(dict.fromkeys(sites[pool] for pool in way)) == 1)
+    return islice(near, MOST_WAYS)
 
 
 def has_levels(cluster: ClusterSpec, pool: Pool, spec: JobSpec) -> bool:

@@ -211,11 +211,6 @@ WORDS: dict[str, Wording] = {
         "{nodes} node(s) of pool {pool} come for it: {words}",
         "nothing: it starts when all are ready; `gangline nodes` shows how far they are",
     ),
-    "wait.not-bought": Wording(
-        "capacity",
-        "group {group} suits bought pools alone ({pools}), and nodes are not bought for gangs of groups yet",
-        "wait for nodes that other work brings, raise the pool's `size.min`, or submit the groups as jobs",
-    ),
     "wait.capacity": Wording(
         "capacity",
         "{nodes} node(s) of pool {pool} are needed and none could be bought: {tried}; tried again {at}",

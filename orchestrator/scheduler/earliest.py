@@ -152,7 +152,7 @@ def free_part(capacity: Capacity, shape: Shape, row: int, units: int) -> Placeme
     """What the gang would take of a row, as far as it is free now: all that is, if the node is to be nobody else's."""
     need = shape.need
     if need.exclusive:
-        return _all_left(capacity, row)
+        return all_left(capacity, row)
     milli: tuple[int, ...] = ()
     if need.shares or need.mig:
         slots, milli = _shared(capacity, shape, row, units * max(need.gpus, 1))
@@ -172,7 +172,8 @@ def free_part(capacity: Capacity, shape: Shape, row: int, units: int) -> Placeme
     )
 
 
-def _all_left(capacity: Capacity, row: int) -> Placement:
+def all_left(capacity: Capacity, row: int) -> Placement:
+    """All that is free of a row."""
     left = capacity.milli[row].tolist()
     slots = tuple(slot for slot, milli in enumerate(left) if milli)
     return Placement(

@@ -11,7 +11,6 @@ nodes for in one of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice, product
 
 import numpy as np
 
@@ -19,10 +18,8 @@ from orchestrator.ledger.capacity import WHOLE, Rows
 from orchestrator.ledger.state import ShapeKey, State
 from orchestrator.ledger.topology import Topology
 from orchestrator.model.job import JobSpec
-from orchestrator.model.need import Need, gangs_of
+from orchestrator.model.need import Need, gangs_of, ways_of
 from orchestrator.scheduler.shapes import Scale, Shape
-
-MOST_WAYS = 64  # in the order of the file; a gang with more choices than that is tried in these alone
 
 
 class Grouped(Shape):
@@ -71,9 +68,7 @@ class Grouped(Shape):
             one.suit(state, topology, rows)
         cluster = state.cluster
         self._sites = {pool.name: pool.site for pool in cluster.pools} if cluster is not None else {}
-        every = product(*(one.pools for one in self.groups))
-        near = (way for way in every if len(dict.fromkeys(self._sites[pool] for pool in way)) == 1)
-        self.ways = {"+".join(way): way for way in islice(near, MOST_WAYS)}
+        self.ways = {"+".join(way): way for way in ways_of(self._sites, (one.pools for one in self.groups))}
         self.pools = tuple(self.ways)
         self.eligible = np.logical_or.reduce([one.eligible for one in self.groups])
 

@@ -68,13 +68,15 @@ def keep_bought(run: Pass, line: Line, cell: int, shape: Shape) -> None:
     """Nodes that were bought for the job and are there already are kept for it until the intent's time is over."""
     state, job = run.state, line.job(cell)
     names = run.bought.get(job)
-    if not names or isinstance(shape, Grouped):
+    if not names:
         return
     others = _flags(run, run.kept)
     capacity = state.capacity
     rows = [capacity.index[name] for name in names if name in capacity.index]
     rows = [row for row in rows if capacity.open[row] and not others[row]]
-    if rows:
+    if rows and isinstance(shape, Grouped):  # which group gets which is not decided yet
+        _take(run, line, cell, rows, tuple(earliest.all_left(capacity, row) for row in rows), ())
+    elif rows:
         units = shape.units_when_empty(capacity, np.array(rows, np.int64)).tolist()
         parts = tuple(
             earliest.free_part(capacity, shape, row, count) for row, count in zip(rows, units, strict=True)

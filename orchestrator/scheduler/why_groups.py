@@ -14,6 +14,7 @@ import numpy as np
 from orchestrator.ledger.capacity import Flags
 from orchestrator.ledger.limits import Binding
 from orchestrator.ledger.power import Headroom, Power
+from orchestrator.model.need import gangs_of, pools_for
 from orchestrator.model.reasons import Reason, reason
 from orchestrator.scheduler import why
 from orchestrator.scheduler.domains import Candidates
@@ -215,8 +216,11 @@ def _hopeless_reason(where: Whereabouts, shape: Grouped, ways: list[str]) -> Rea
         if closed and could_hold(where, shape, [way]):
             return why.closed_reason(where, closed[0])
     cluster = where.memory.cluster
-    named = dict.fromkeys(pool for way in ways for pool in shape.ways[way])
-    for one in cluster.pools if cluster is not None else ():
-        if one.name in named and where.count(one.name) < one.most_nodes():
-            return reason("wait.few-nodes", pool=one.name, all=where.count(one.name), most=one.most_nodes())
+    # Ways are of pools that have nodes already.
+    suiting = (pools_for(cluster, gang) for gang in gangs_of(shape.spec)) if cluster is not None else ()
+    for pools in suiting:
+        for pool in pools:
+            count = where.count(pool.name)
+            if count < pool.most_nodes():
+                return reason("wait.few-nodes", pool=pool.name, all=count, most=pool.most_nodes())
     return reason("wait.never", why="no site could hold all of its groups at once, even when empty")

@@ -213,11 +213,11 @@ class Scene(Fold):
         retry_us = self.now_us + rest_s * SECOND
         self(events.CapacityRefused(intent, fault, f"{fault} on {intent}", retry_us))
 
-    def join(self, *nodes: str) -> None:
+    def join(self, *nodes: str, gpus: int = 8) -> None:
         """These nodes joined and are what was asked for."""
         for name in nodes:
             node = self.state.nodes[name]
-            devices = tuple(Device(slot, GPU, emulated=True) for slot in range(8))
+            devices = tuple(Device(slot, GPU, emulated=True) for slot in range(gpus))
             self(
                 events.NodeJoined(name, NodeFacts("boot", 96, 512 << 30, devices), f"outbox-{node.instance}")
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,8 +25,9 @@ from orchestrator.model.attempt import JobState
 from orchestrator.model.capacity import ErrorClass, billed_s, cost
 from orchestrator.model.cluster import Queue
 from orchestrator.model.decisions import Buy, Cordon, Release
+from orchestrator.model.job import JobSpec
 from tests.autoscale.scene import DOLLAR, SECOND, Scene, Told, budget, elastic, hybrid, offer
-from tests.builders import job
+from tests.builders import grouped, job
 from tests.controller.invariants import check_state
 from tests.priced import dollars_on_paper, passed
 
@@ -55,13 +57,20 @@ def playing(seed: int, length: int, *more: Callable[[Scene, Random], None]) -> I
 
 def _submit(scene: Scene, dice: Random) -> None:
     if len(scene.state.jobs) < 5:
-        hours = dice.choice((1, 3, 9))
-        nodes = dice.randint(1, 4) if dice.random() < 0.7 else 0
-        gpus = 8 if nodes else dice.randint(1, 5)
-        queue = dice.choice(("default", "default", "x"))
-        scene.submit(
-            job(nodes=nodes, gpus=gpus, cores=dice.randint(1, 3), queue=queue, time_limit_s=hours * 3600)
-        )
+        rest: dict[str, Any] = {
+            "queue": dice.choice(("default", "default", "x")),
+            "time_limit_s": dice.choice((1, 3, 9)) * 3600,
+        }
+        if dice.random() < 0.2:
+            scene.submit(grouped(parts={"a": _gang(dice, 2), "b": _gang(dice, 2)}, **rest))
+        else:
+            scene.submit(_gang(dice, 4, **rest))
+
+
+def _gang(dice: Random, most: int, **rest: Any) -> JobSpec:
+    nodes = dice.randint(1, most) if dice.random() < 0.7 else 0
+    gpus = 8 if nodes else dice.randint(1, 5)
+    return job(nodes=nodes, gpus=gpus, cores=dice.randint(1, 3), **rest)
 
 
 def _pass(scene: Scene, dice: Random) -> None:
