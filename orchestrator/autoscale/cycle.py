@@ -33,6 +33,7 @@ MORE_NODES_HELP = (
     "wait.tasks",
     "wait.cores",
     "wait.memory",
+    "wait.kept-for-gpus",
     "wait.domain",
     "wait.groups",
     "wait.share",

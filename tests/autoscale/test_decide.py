@@ -70,12 +70,19 @@ MOUNTED = replace(
         Storage("all", StorageKind.NFS, "/all", "nas1:/all"),
     ),
 )
+KEPT_CORES = hybrid(replace(pool("metal", nodes=1, gpus=8, cores=16), keep_cores_per_gpu=1), elastic())
 CASES: dict[str, Case] = {
     "nothing waits, nothing is bought": Case([], []),
     "a gang is bought whole, in one launch": Case([GANG_OF_4], [("on_demand", A, 4, 1)], {1: "wait.booting"}),
     "a gang larger than the pool may ever be gets nothing": Case([job(nodes=5, gpus=8)], []),
     "a gang whose nodes no offering has gets nothing": Case([job(nodes=1, gpus=8, cores=400)], []),
     "work that no bought pool suits buys nothing": Case([job(models=("A100",))], []),
+    "work without GPUs that the cores kept for those stop": Case(
+        [job(gpus=0, cores=8), job(gpus=0, cores=4)],
+        [("on_demand", A, 1, 2)],
+        {2: "wait.booting"},
+        KEPT_CORES,
+    ),
     "each buy is debited from the pool's size in the same pass": Case(
         [job(nodes=3, gpus=8), job(nodes=3, gpus=8, cores=2)],
         [("on_demand", A, 3, 1)],
