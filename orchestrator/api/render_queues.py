@@ -15,12 +15,14 @@ from orchestrator.api import render
 from orchestrator.api.counted import Counted
 from orchestrator.controller.view import JobView, PowerView, View
 from orchestrator.ledger.capacity import WHOLE
+from orchestrator.ledger.hours import HOUR
 from orchestrator.ledger.state import ClassKey
 from orchestrator.model.attempt import JobState, PartState
 from orchestrator.model.cluster import ClusterSpec, Share
 from orchestrator.model.cluster import Queue as QueueSpec
 from orchestrator.model.reasons import Reason
 from orchestrator.wire import api_cluster as wire
+from orchestrator.wire.api import time_of
 
 MOST_JOBS = 1000  # of a queue that are asked why they wait: those that were submitted first
 MICRO = 1_000_000
@@ -84,6 +86,8 @@ def _queue(view: View, spec: QueueSpec, jobs: list[JobView], own: Held, held: He
         held_jobs=sum(1 for one in jobs if one.state is JobState.HELD),
         usd_per_hour=paid / MICRO if paid is not None else None,
         budget_usd_per_hour=most / MICRO if most else None,
+        gpu_hours=view.hours[spec.name] / HOUR if spec.name in view.hours else None,
+        month_ends_at=time_of(view.month_ends_us),
         reason=render.reason(why),
         reason_jobs=count,
     )
@@ -106,6 +110,7 @@ def _limits(spec: QueueSpec) -> wire.QueueLimits:
         max_jobs_per_user=limits.max_jobs_per_user,
         max_gpus_per_user=limits.max_gpus_per_user,
         max_gpus_per_job=limits.max_gpus_per_job,
+        max_gpu_hours_per_month=limits.max_gpu_hours_per_month,
     )
 
 

@@ -11,6 +11,7 @@ from orchestrator.autoscale import market
 from orchestrator.ledger.capacity import WHOLE
 from orchestrator.ledger.limits import Amounts
 from orchestrator.ledger.records import Job
+from orchestrator.ledger.state import time_limit_s
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import Pool
 from orchestrator.model.decisions import Buy
@@ -34,6 +35,15 @@ def milli_of(run: Pass, pool: Pool, gang: JobSpec, need: Need) -> int:
         return asked
     nodes = need.units if need.spread else -(-need.units // each)
     return max(asked, nodes * max(gpus for units, gpus in found if units) * WHOLE)
+
+
+def hours_of(run: Pass, job: Job, milli: int) -> Amounts:
+    """What the job would be committed for of GPU-hours, if it started now."""
+    state = run.state
+    if state.hours is None:
+        return ()
+    limit_s = time_limit_s(state, job.spec, dict(run.policy.usual_time_limit_s))
+    return state.hours.ask(state.scope(job), milli, run.now_us, limit_s)
 
 
 def debit(run: Pass, debits: list[tuple[str, Amounts]], scope: str, amounts: Amounts) -> None:

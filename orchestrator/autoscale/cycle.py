@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from orchestrator.autoscale import give_back, groups, market, renew
-from orchestrator.autoscale.buying import buy, debit, milli_of
+from orchestrator.autoscale.buying import buy, debit, hours_of, milli_of
 from orchestrator.autoscale.money import Purse, floor_of, job_ends_us, open_purse
 from orchestrator.autoscale.policy import Policy
 from orchestrator.autoscale.room import Room, survey
@@ -23,7 +23,7 @@ from orchestrator.ledger.state import ClassKey, State
 from orchestrator.model.capacity import Circuit, Offer, OfferingKey
 from orchestrator.model.cluster import Pool
 from orchestrator.model.decisions import CapacityDecision, CapacityReporter, Reasons
-from orchestrator.model.need import need_of, pools_for
+from orchestrator.model.need import Need, need_of, pools_for
 from orchestrator.model.reasons import Reason, reason
 
 # Reasons of the scheduler that more nodes would take away; a job that waits for anything else is bought nothing.
@@ -163,9 +163,7 @@ def _cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]
     if not pools:
         return False
     scope = run.state.scope(job)
-    amounts = {
-        pool.name: run.state.gang_amounts(milli_of(run, pool, job.spec, need), pool.name) for pool in pools
-    }
+    amounts = {pool.name: _amounts(run, pool, job, need) for pool in pools}
     options: list[tuple[Pool, int]] = []
     refusals: list[market.Refusal] = []
     for pool in pools:
@@ -197,6 +195,11 @@ def _cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]
     debit(run, debits, scope, amounts[pool.name])
     run.reporter.class_blocked(key, why)
     return True
+
+
+def _amounts(run: Pass, pool: Pool, job: Job, need: Need) -> Amounts:
+    milli = milli_of(run, pool, job.spec, need)
+    return run.state.gang_amounts(milli, pool.name) + hours_of(run, job, milli)
 
 
 def _buy_for(

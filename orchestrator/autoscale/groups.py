@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from orchestrator.autoscale.buying import buy, debit, milli_of
+from orchestrator.autoscale.buying import buy, debit, hours_of, milli_of
 from orchestrator.autoscale.market import Refusal, Want, choose, coming_reason, could_hold
 from orchestrator.autoscale.money import job_ends_us
 from orchestrator.autoscale.room import Taken
@@ -56,7 +56,7 @@ class Short(NamedTuple):
 def cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]]) -> bool:
     """Whether the gang will have its nodes; else those of its class behind it will not either."""
     scope, short, found = run.state.scope(job), list[Short](), dict[int, int]()
-    ways = [(way, _amounts(run, way)) for way in _ways(run, job.spec)]
+    ways = [(way, _amounts(run, job, way)) for way in _ways(run, job.spec)]
     overs = [run.state.limits.binding(scope, amounts) for _, amounts in ways]
     for buying in (False, True):  # nothing is bought while there is a way that lacks nothing
         for number, (way, _) in enumerate(ways):
@@ -82,11 +82,10 @@ def cover(run: Pass, key: ClassKey, job: Job, debits: list[tuple[str, Amounts]])
     return False
 
 
-def _amounts(run: Pass, way: Way) -> Amounts:
+def _amounts(run: Pass, job: Job, way: Way) -> Amounts:
     """What limits will count of the gang."""
-    return run.state.mixed_amounts(
-        (milli_of(run, one.pool, one.gang, one.need), one.pool.name) for one in way
-    )
+    shares = [(milli_of(run, one.pool, one.gang, one.need), one.pool.name) for one in way]
+    return run.state.mixed_amounts(shares) + hours_of(run, job, sum(milli for milli, _ in shares))
 
 
 def _price(one: CapacityDecision) -> int:

@@ -68,6 +68,7 @@ def queue_listing(*, powered: bool = False) -> Listing[Queue]:
         Column("GPUS/USER", lambda queue: _number(queue.limits.max_gpus_per_user), right=True, wide=True),
         Column("GPUS/JOB", lambda queue: _number(queue.limits.max_gpus_per_job), right=True, wide=True),
         Column("DOLLARS/H", dollars, right=True, wide=True),
+        Column("GPU-HOURS/MONTH", gpu_hours, right=True, wide=True),
         Column(
             "LONGEST",
             lambda queue: span(queue.limits.max_time_limit_s) if queue.limits.max_time_limit_s else "-",
@@ -96,6 +97,14 @@ def dollars(queue: Queue) -> str:
         return "-"
     most = f" of ${queue.budget_usd_per_hour:,.2f}" if queue.budget_usd_per_hour is not None else ""
     return f"${queue.usd_per_hour:,.2f}{most}"
+
+
+def gpu_hours(queue: Queue) -> str:
+    """`18,250 of 20,000`."""
+    if queue.gpu_hours is None:
+        return "-"
+    most = queue.limits.max_gpu_hours_per_month
+    return f"{queue.gpu_hours:,.0f} of {most:,}" if most else f"{queue.gpu_hours:,.0f}"
 
 
 def shares(found: list[QueueShare]) -> str:

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeGuard
 
-from orchestrator.controller import capacity, capacity_tasks, enact, intake
+from orchestrator.controller import capacity, capacity_tasks, enact, intake, months
 from orchestrator.controller.beats import Beats
 from orchestrator.controller.commands import Command, Query, Submit, Sync
 from orchestrator.controller.desk import Desk
@@ -171,6 +171,7 @@ class Core:
         writer = self._desk.writer
         self._timers.due(self._desk)
         capacity.due(self._desk)
+        months.due(self._desk)
         if writer.dirty:
             failpoint("controller.intent.before-commit")
             writer.commit()

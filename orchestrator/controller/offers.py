@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 from orchestrator.autoscale import Policy
 from orchestrator.ledger.state import State
+from orchestrator.model.calendar import month_of
 from orchestrator.model.capacity import UNBOUNDED, Intent, Offer, OfferingKey, Reserved
 from orchestrator.model.catalog import Catalog
-from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import ClusterSpec, Market, Offering, Pool, Site, SiteKind
 from orchestrator.model.stack_facts import StackFacts
 from orchestrator.model.standing import pool_prices, price_of, shape_of
@@ -106,15 +104,3 @@ def _standing(spec: ClusterSpec, catalog: Catalog, now_us: int) -> Iterator[tupl
     for one in pool_prices(spec, catalog, now_us):
         if nodes[one.pool]:
             yield one.pool, one.microusd_per_hour * nodes[one.pool]
-
-
-def month_of(zone: str, now_us: int) -> tuple[int, int]:
-    """The calendar month of the zone that the time is in: its first moment, and that of the next one, in UTC."""
-    local = datetime.fromtimestamp(now_us / SECOND, UTC).astimezone(ZoneInfo(zone))
-    first = local.replace(day=1, hour=0, minute=0, second=0, microsecond=0, fold=0)
-    following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
-    return _us(first), _us(following)
-
-
-def _us(moment: datetime) -> int:
-    return int(moment.timestamp()) * SECOND

@@ -14,6 +14,7 @@ from orchestrator.controller.reporter import Told
 from orchestrator.controller.view import View, apply_view, job_view, node_view, power_view
 from orchestrator.controller.writer import Writer
 from orchestrator.ledger.records import Attempt, Job, Part
+from orchestrator.ledger.scopes import queue_scope
 from orchestrator.ledger.state import State
 from orchestrator.model.attempt import PartState
 from orchestrator.model.ids import AttemptId
@@ -49,6 +50,11 @@ class Publisher:
         view.seq, view.t_us, view.epoch = state.seq, state.t_us, writer.epoch
         view.recovering, view.cluster, view.digest = state.recovering, state.cluster, state.digest
         view.dollars = state.spending.by_queue() if state.spending is not None else {}
+        hours = state.hours
+        view.hours = (
+            {name: hours.used(queue_scope(name)) for name in state.queues} if hours is not None else {}
+        )
+        view.month_ends_us = state.month.ends_us if state.month is not None else 0
         if writer.touched_tokens or writer.everything_touched:
             view.tokens = {token.sha256: token for token in state.tokens.values()}
         if writer.touched_applies or writer.everything_touched:

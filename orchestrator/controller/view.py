@@ -191,6 +191,9 @@ class View:
     digest: str = ""
     # by queue: micro-dollars an hour that are committed and may be; empty: no budget is of dollars an hour
     dollars: dict[str, tuple[int, int]] = field(default_factory=dict)
+    # by queue: milli-GPU-seconds that are used and committed this month; empty: no queue has a limit of them
+    hours: dict[str, int] = field(default_factory=dict)
+    month_ends_us: int = 0  # 0: that month is not known
     jobs: dict[int, JobView] = field(default_factory=dict)
     nodes: dict[str, NodeView] = field(default_factory=dict)
     tokens: dict[str, Token] = field(default_factory=dict)  # by SHA-256

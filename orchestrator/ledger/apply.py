@@ -15,6 +15,7 @@ from typing import Any
 
 from orchestrator.ledger import apply_capacity, apply_changes, apply_jobs, apply_nodes, events
 from orchestrator.ledger.events import Event
+from orchestrator.ledger.hours import Month
 from orchestrator.ledger.records import Token
 from orchestrator.ledger.state import State
 
@@ -91,6 +92,12 @@ def _cluster_applied(state: State, event: Event, body: events.ClusterApplied) ->
     apply_nodes.cluster_applied(state, event, body)
 
 
+def _month_began(state: State, event: Event, body: events.MonthBegan) -> None:
+    if body.ends_us <= body.begin_us or (state.month is not None and body.begin_us < state.month.ends_us):
+        raise ValueError("it is not a month after the one before")
+    state.begin_month(Month(body.begin_us, body.ends_us))
+
+
 HANDLERS: dict[type, Handler] = {
     events.ControllerStarted: _controller_started,
     events.LedgerRestored: _restored,
@@ -98,6 +105,7 @@ HANDLERS: dict[type, Handler] = {
     events.TokenCreated: _token_created,
     events.TokenRevoked: _token_revoked,
     events.ClusterApplied: _cluster_applied,
+    events.MonthBegan: _month_began,
     events.ClusterNamed: apply_capacity.named,
     events.CapacityIntended: apply_capacity.intended,
     events.CapacityLaunched: apply_capacity.launched,

@@ -303,6 +303,8 @@ def attempt_ended(state: State, event: Event, body: events.AttemptEnded) -> None
     placements = attempt_placements(attempt)
     state.limits.release(state.scope(job), amounts(state, placements))
     state.count_use(state.scope(job), event.t_us)
+    if state.hours is not None:
+        state.hours.end(attempt, event.t_us)
     if attempt.master_port:
         state.free_port(attempt.master_address, attempt.master_port)
     summary = AttemptSummary(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from orchestrator.ledger import events
 from orchestrator.ledger.events import Event
+from orchestrator.ledger.hours import counts_hours
 from orchestrator.ledger.records import Node, Token
 from orchestrator.ledger.state import State
 from orchestrator.ledger.usage import Used
@@ -37,6 +38,8 @@ def cluster_applied(state: State, event: Event, body: events.ClusterApplied) -> 
         if not (node.admitted and node.address):
             node.address = address_of(body.spec, pool, name)
     forget_desired(state)
+    if not counts_hours(body.spec):
+        state.month, state.spent = None, {}
     state.rebuild()
     _share_anew(state, event.t_us)
 

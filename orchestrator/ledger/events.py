@@ -144,6 +144,15 @@ class ClusterApplied:
     prices: tuple[PoolPrice, ...] = ()
 
 
+@event_type("month.began")
+@dataclass(frozen=True, slots=True)
+class MonthBegan:
+    """GPU-hours of queues count from then on in [begin_us, ends_us), a calendar month of the cluster's zone."""
+
+    begin_us: int
+    ends_us: int
+
+
 @event_type("apply.started")
 @dataclass(frozen=True, slots=True)
 class ApplyStarted:

@@ -2,7 +2,8 @@
 
 Comes in: paths of scopes with ceilings per dimension, and what starts take. Goes out: whether it fits, the binding
 limit, use per scope. Called by: Statement (tries), apply (keeps the books). Dimensions here are `jobs`, in milli-GPU
-`gpus`, `gpus@POOL` and `gpus~MODEL`, `watts` (ledger.power), and micro-dollars an hour, `usd` (ledger.spending).
+`gpus`, `gpus@POOL` and `gpus~MODEL`, `watts` (ledger.power), micro-dollars an hour, `usd` (ledger.spending), and
+milli-GPU-seconds of a month, `gpu_hours` (ledger.hours).
 """
 
 from __future__ import annotations
@@ -168,6 +169,14 @@ def limit_reason(over: Binding) -> Reason:
         return reason(
             "wait.spending",
             budget=over.budget,
+            scope=scope_words(over.scope),
+            ceiling=amount_words(over.dimension, over.ceiling),
+            used=amount_words(over.dimension, over.used),
+            need=amount_words(over.dimension, over.over + over.ceiling - over.used),
+        )
+    if over.dimension == "gpu_hours":
+        return reason(
+            "wait.gpu-hours",
             scope=scope_words(over.scope),
             ceiling=amount_words(over.dimension, over.ceiling),
             used=amount_words(over.dimension, over.used),

@@ -15,6 +15,7 @@ from typing import Any
 
 from orchestrator.ledger import demand
 from orchestrator.ledger.copies import copy_of
+from orchestrator.ledger.hours import Month
 from orchestrator.ledger.records import Account, Apply, Fleet, Job, Node, Orphan, TaskArray, Token
 from orchestrator.ledger.state import State
 from orchestrator.ledger.usage import Used
@@ -128,10 +129,12 @@ def _bought(state: State) -> dict[str, Any]:
 
 
 def _used(state: State) -> dict[str, Any]:
-    """What was used of late, where the file shares by it, and what was asked for."""
+    """What was used of late and in the month, where the file shares by it or limits it, and what was asked for."""
     plain = {
         "used": {name: encode(one) for name, one in state.used.items()},
         "demand": demand.to_plain(state.demand),
+        "month": list(state.month or ()),
+        "spent": dict(state.spent),
     }
     return {name: value for name, value in plain.items() if value}
 
@@ -186,5 +189,6 @@ def from_plain(plain: dict[str, Any]) -> State:
     _take_bought(state, plain)
     state.demand = demand.from_plain(plain.get("demand", {}))
     state.used = {name: decode(Used, each) for name, each in plain.get("used", {}).items()}
+    state.month, state.spent = Month(*plain["month"]) if "month" in plain else None, plain.get("spent", {})
     state.rebuild()
     return state

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.ledger.capacity import FAR, WHOLE, Capacity
 from orchestrator.ledger.demand import Demand
+from orchestrator.ledger.hours import HOUR, HOURS, UNKNOWN, Hours, Month, counts_hours
 from orchestrator.ledger.lending import lending_of
 from orchestrator.ledger.limits import Amounts, LimitTree
 from orchestrator.ledger.power import Power, power_of
@@ -143,11 +144,16 @@ class State:
         default_factory=dict
     )  # by scope; kept while the file shares by what was used
     demand: Demand = field(default_factory=Demand)
+    month: Month | None = None  # that GPU-hours count in; None: no queue has a limit, or it is not a fact yet
+    spent: dict[str, int] = field(
+        default_factory=dict
+    )  # by scope: GPU-hours of attempts that are over, in the month
     # indexes
     capacity: Capacity = field(default_factory=Capacity)
     limits: LimitTree = field(default_factory=LimitTree)
     power: Power | None = None  # None: no domain has a limit
     spending: Spending | None = None  # None: no budget is of dollars an hour
+    hours: Hours | None = None  # None: no queue has a limit of GPU-hours
     # address -> rendezvous ports in use, with how many use it: an attempt taken back may share one with a lost one
     dimensions: dict[str, tuple[str, ...]] = field(
         default_factory=dict
@@ -182,6 +188,9 @@ class State:
             self.index_node(node)
         self.index_power()
         self.index_spending()
+        self.hours = (
+            Hours(self.limits, self.month or UNKNOWN, self.spent) if counts_hours(self.cluster) else None
+        )
         for job in self.jobs.values():
             self.open_scope(job)
             if job.attempt is not None:
@@ -304,6 +313,8 @@ class State:
         for queue in self.queues.values():
             ceilings, budgets = queue_budgets(self.cluster, queue.name)
             ceilings |= queue_ceilings(queue)
+            if queue.limits.max_gpu_hours_per_month:
+                ceilings[HOURS] = queue.limits.max_gpu_hours_per_month * HOUR
             self.limits.add(queue_scope(queue.name), queue_scope(queue.parent), ceilings, budgets)
         if self.cluster is not None:
             self.limits.lend(lending_of(self.cluster, self.dimensions, self.capacity))
@@ -403,7 +414,10 @@ class State:
         for part in attempt.parts:
             if part.state is not PartState.ENDED:
                 self.take_part(attempt, part.placement, runs=runs)
-        self.limits.take(self.scope(job), amounts(self, attempt_placements(attempt)))
+        placements = attempt_placements(attempt)
+        self.limits.take(self.scope(job), amounts(self, placements))
+        if self.hours is not None:
+            self.hours.take(attempt, queue_scope(job.spec.queue), milli_of(placements), ends_us(attempt))
         if attempt.master_port:
             self.take_port(attempt.master_address, attempt.master_port)
 
@@ -422,8 +436,15 @@ class State:
         for slot in placement.slots:
             node.holders[slot] = attempt.id
 
+    def begin_month(self, month: Month) -> None:
+        """GPU-hours count in that one from now on."""
+        self.month, self.spent = month, {}
+        self.rebuild()
+
     def set_ends(self, attempt: Attempt) -> None:
         """Its time limit runs: its devices are free by then."""
+        if self.hours is not None:
+            self.hours.move(attempt, ends_us(attempt))
         for part in attempt.parts:
             if part.state is not PartState.ENDED:
                 self.capacity.set_until(part.placement, ends_us(attempt))

@@ -58,6 +58,7 @@ class QueueLimits:
     max_jobs_per_user: int = _limit()
     max_gpus_per_user: int = _limit()
     max_gpus_per_job: int = _limit()
+    max_gpu_hours_per_month: int = _limit()
 
 
 @dataclass(frozen=True, slots=True)

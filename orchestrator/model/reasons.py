@@ -206,6 +206,13 @@ WORDS: dict[str, Wording] = {
         "wait for jobs of the same queue to end or its bought nodes to be given back, ask for fewer GPUs, or ask for "
         "a higher budget",
     ),
+    "wait.gpu-hours": Wording(
+        "limit",
+        "{scope} may use {ceiling} GPU-hours a month, and {used} are used or may still be by what runs: this job may "
+        "need {need}",
+        "wait for jobs of the same queue to end sooner than they may, or for the next month; give it a shorter time "
+        "limit or fewer GPUs, or ask for a higher limit",
+    ),
     "wait.booting": Wording(
         "capacity",
         "{nodes} node(s) of pool {pool} come for it: {words}",
@@ -364,6 +371,11 @@ WORDS: dict[str, Wording] = {
         "by budget {budget} {scope} may cost {ceiling} an hour, and the job alone costs {need} at least",
         "ask for fewer GPUs, use another queue, or ask for a higher budget",
     ),
+    "never.gpu-hours": Wording(
+        "refusal",
+        "{scope} may use {ceiling} GPU-hours a month, and the job alone may need {need}",
+        "give it a shorter time limit or fewer GPUs, use another queue, or ask for a higher limit",
+    ),
     "never.lent": Wording(
         "refusal",
         "queue(s) {queues} keep {kept} {what} free for their own work: {left} are left for others at most, and the job "
@@ -394,6 +406,8 @@ def amount_words(dimension: str, amount: int) -> int | str:
     """An amount of a dimension for people: GPUs are counted in thousandths, and said whole where they are."""
     if dimension == "usd":
         return dollars(amount)
+    if dimension == "gpu_hours":
+        return f"{-(-amount // 360_000) / 10:,.1f}".removesuffix(".0")
     if not dimension.startswith("gpus"):
         return amount
     return f"{amount / 1000:.3f}".rstrip("0") if amount % 1000 else amount // 1000

@@ -55,10 +55,10 @@ def decide(
         for which in ROUNDS:  # 2 everybody's turn
             _play(run, which)
         somebody = memory.leave(state)  # 3 remember what is left
-        reporter.waiting(Waits(state, memory, run.kept, run.told, run.left_over) if somebody else NOBODY)
+        reporter.waiting(Waits(run) if somebody else NOBODY)
     finally:
         run.statement.rollback(0)  # 4 State as before; the controller records what was decided
-        memory.settle(state, policy, idle=not (run.decisions or run.bought) and run.probes > 0)
+        memory.settle(state, policy, idle=not (run.decisions or run.bought or state.hours) and run.probes > 0)
     return tuple(run.decisions)
 
 
@@ -84,7 +84,7 @@ def _play(run: Pass, which: Round) -> None:
             break
         run.probes -= 1
         line, cell = found
-        pools = open_pools(run, line, line.shapes[cell], guaranteed)
+        pools = open_pools(run, line, cell, guaranteed)
         again = guaranteed and len(pools) < len(line.shapes[cell].pools)
         if not try_start(run, line, cell, pools, may_keep=not again) and again:
             passed.append(found)

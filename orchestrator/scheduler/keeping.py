@@ -11,12 +11,11 @@ import numpy as np
 from orchestrator.ledger.capacity import Flags
 from orchestrator.ledger.limits import Amounts
 from orchestrator.model.attempt import Placement
-from orchestrator.scheduler import earliest, groups, why_groups
+from orchestrator.scheduler import earliest, groups, hours, why_groups
 from orchestrator.scheduler.grouped import Grouped
-from orchestrator.scheduler.one_pass import Pass
+from orchestrator.scheduler.one_pass import Kept, Pass
 from orchestrator.scheduler.order import Line
 from orchestrator.scheduler.shapes import Shape
-from orchestrator.scheduler.waits import Kept
 from orchestrator.scheduler.why import Whereabouts, powered_when_empty
 
 
@@ -41,7 +40,8 @@ def keep_for(run: Pass, line: Line, cell: int, shape: Shape, pools: tuple[str, .
     capacity = run.state.capacity
     parts: tuple[Placement, ...] = tuple(earliest.free_part(capacity, shape, *row) for row in rows)
     pool = capacity.pool_of[rows[0][0]]
-    wanted = run.state.gang_amounts(shape.milli_in(pool), pool)
+    milli = shape.milli_in(pool)
+    wanted = run.state.gang_amounts(milli, pool) + hours.asked(run, line, cell, milli)
     _take(run, line, cell, [row for row, _ in rows], parts, wanted)
 
 
@@ -59,7 +59,8 @@ def _keep_for_groups(run: Pass, line: Line, cell: int, shape: Grouped, ways: tup
     if rows:
         run.blocked += 1
         parts = groups.free_parts(run, shape, rows)
-        _take(run, line, cell, [row for row, _ in rows], parts, groups.amounts_of(run, shape, rows))
+        wanted = groups.amounts_of(run, shape, rows) + hours.asked(run, line, cell, shape.milli)
+        _take(run, line, cell, [row for row, _ in rows], parts, wanted)
     elif certain:
         run.memory.hopeless[shape.number] |= len(ways) == len(shape.pools)
 

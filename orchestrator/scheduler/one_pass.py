@@ -11,13 +11,26 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from orchestrator.ledger.capacity import Flags
+from orchestrator.ledger.limits import Amounts
 from orchestrator.ledger.state import ClassKey, State
 from orchestrator.ledger.statement import Statement
+from orchestrator.model.attempt import Placement
 from orchestrator.model.decisions import Decision
 from orchestrator.model.reasons import Reason
 from orchestrator.scheduler.memory import Memory
 from orchestrator.scheduler.policy import Policy
-from orchestrator.scheduler.waits import Kept
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Nodes kept for a blocked job; `parts` is what was free there, `amounts` what of its limits in `scope`."""
+
+    job: int
+    key: ClassKey
+    rows: tuple[int, ...]
+    parts: tuple[Placement, ...]
+    scope: str
+    amounts: Amounts
 
 
 @dataclass(slots=True)

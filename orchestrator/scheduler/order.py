@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.ledger.capacity import WHOLE, Flags
+from orchestrator.ledger.hours import HOURS
 from orchestrator.ledger.limits import Scope
 from orchestrator.ledger.scopes import ROOT, queue_scope, share_dimension
 from orchestrator.ledger.spending import USD
@@ -78,6 +79,7 @@ class Line:
         "coming",
         "count",
         "dirty",
+        "hours",
         "keys",
         "limited",
         "live",
@@ -105,6 +107,7 @@ class Line:
         self.bounds: list[Bound | LentBound] = [b for each in path for b in _ceilings(each, counted)]
         self.limited = tuple(each for each in path if each.ceilings)
         self.money = tuple(each for each in path if USD in each.ceilings)
+        self.hours = any(HOURS in each.ceilings for each in path)
         self.live = 0  # cells in which somebody waits
         self.cells: dict[int, int] = {}  # number of a shape -> its cell
         self.count = 0

@@ -11,6 +11,7 @@ from itertools import product
 from math import prod
 
 from orchestrator.ledger.capacity import WHOLE
+from orchestrator.ledger.hours import HOURS
 from orchestrator.ledger.limits import Amounts, Binding, keepers_words, kept_back, scope_words
 from orchestrator.ledger.scopes import queue_scope, user_ceilings
 from orchestrator.ledger.state import State
@@ -38,6 +39,7 @@ from orchestrator.model.reasons import Reason, amount_words, dimension_words, re
 from orchestrator.scheduler import spend
 
 MOST_CHOICES = 64  # of pools for all groups
+SHORTEST_MONTH_S = 28 * 86400 - 3600  # of a February in which summer time begins
 UNKNOWN = 1 << 62  # cores or bytes of a node that has not reported yet: more than any job asks
 
 
@@ -67,6 +69,7 @@ def may_wait(found: Reason) -> bool:
         "never.queue",
         "never.time-limit",
         "never.limit",
+        "never.gpu-hours",
         "never.lent",
         "never.spending",
         "never.share",
@@ -86,6 +89,7 @@ def forbidden(state: State, spec: JobSpec, owner: str) -> Reason | None:
         return reason("never.time-limit", queue=queue.name, max_s=most, asked_s=spec.time_limit_s)
     return (
         _never_limit(state, spec, owner, queue)
+        or _never_hours(state, spec, queue)
         or _never_lent(state, spec, queue)
         or spend.never_paid(state, spec, queue.name)
     )
@@ -407,6 +411,23 @@ def _never_limit(state: State, spec: JobSpec, owner: str, queue: Queue) -> Reaso
                     ceiling=amount_words(dimension, ceiling),
                     need=amount_words(dimension, need),
                 )
+    return None
+
+
+def _never_hours(state: State, spec: JobSpec, queue: Queue) -> Reason | None:
+    """More GPU-hours than a month may have, if the job runs as long as it may. Without a time limit it may run as short
+    as a month's last hours."""
+    limit_s = spec.time_limit_s or queue.limits.default_time_limit_s
+    need = counted(state, spec) * min(limit_s, SHORTEST_MONTH_S)
+    for scope in state.limits.path(queue_scope(queue.name)) if state.hours is not None else ():
+        ceiling = scope.ceilings.get(HOURS)
+        if ceiling is not None and need > ceiling:
+            return reason(
+                "never.gpu-hours",
+                scope=scope_words(scope.name),
+                ceiling=amount_words(HOURS, ceiling),
+                need=amount_words(HOURS, need),
+            )
     return None
 
 

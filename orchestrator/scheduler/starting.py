@@ -10,13 +10,13 @@ import numpy as np
 
 from orchestrator.ledger.capacity import FAR
 from orchestrator.ledger.spending import USD
-from orchestrator.ledger.state import State, amounts
+from orchestrator.ledger.state import State, amounts, milli_of
 from orchestrator.model.attempt import Placement
 from orchestrator.model.clock import SECOND
 from orchestrator.model.decisions import Start
 from orchestrator.model.ids import AttemptId
 from orchestrator.model.reasons import reason
-from orchestrator.scheduler import groups, keeping, place
+from orchestrator.scheduler import groups, hours, keeping, place
 from orchestrator.scheduler.grouped import Grouped
 from orchestrator.scheduler.one_pass import Pass
 from orchestrator.scheduler.order import Line
@@ -24,9 +24,11 @@ from orchestrator.scheduler.shapes import Shape
 from orchestrator.scheduler.spend import Money, Paid
 
 
-def open_pools(run: Pass, line: Line, shape: Shape, guaranteed: bool) -> tuple[str, ...]:
-    """The pools where limits let the gang start, in the order of the file; of budgets, on the cheapest nodes there."""
-    pools = _open_pools(run, line, shape, guaranteed)
+def open_pools(run: Pass, line: Line, cell: int, guaranteed: bool) -> tuple[str, ...]:
+    """The pools where limits let the first gang of the cell start, in the order of the file; of budgets, on the
+    cheapest nodes there."""
+    shape = line.shapes[cell]
+    pools = hours.within(run, line, cell, shape, _open_pools(run, line, shape, guaranteed))
     paid = run.memory.paid(run.state) if line.money and pools else None
     if paid is None:
         return pools
@@ -124,6 +126,7 @@ def _start(run: Pass, line: Line, cell: int, shape: Shape, chosen: place.Chosen)
     pool = state.capacity.pool_of[chosen[0][0]]
     known = shape.milli and not shape.need.exclusive and not parts[-1].group
     wanted = state.gang_amounts(shape.milli, pool) if known else amounts(state, parts)
+    wanted += hours.asked(run, line, cell, milli_of(parts)) if line.hours else ()
     run.statement.take(line.scope, parts, wanted, address, port, until_us)
     line.start(cell)
     run.decisions.append(Start(AttemptId(job.id, job.attempts + 1), parts, address, port, limit_s))

@@ -15,16 +15,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from orchestrator.ledger.capacity import WHOLE, Flags
+from orchestrator.ledger.hours import HOURS
 from orchestrator.ledger.limits import Amounts, Binding, Scope, kept_back, limit_reason
 from orchestrator.ledger.power import Headroom, Power
 from orchestrator.ledger.scopes import scope_queue
 from orchestrator.ledger.spending import USD, Spending
 from orchestrator.ledger.state import ClassKey, State
-from orchestrator.model.attempt import Placement
 from orchestrator.model.reasons import Reason, reason
-from orchestrator.scheduler import why_groups
+from orchestrator.scheduler import hours, why_groups
 from orchestrator.scheduler.grouped import Grouped
-from orchestrator.scheduler.memory import Memory, Snapshot
+from orchestrator.scheduler.memory import Snapshot
+from orchestrator.scheduler.one_pass import Kept, Pass
 from orchestrator.scheduler.order import Line
 from orchestrator.scheduler.shapes import Shape
 from orchestrator.scheduler.spend import Money
@@ -37,18 +38,6 @@ from orchestrator.scheduler.why import (
     power_when_empty,
     too_dear,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """Nodes kept for a blocked job; `parts` is what was free there, `amounts` what of its limits in `scope`."""
-
-    job: int
-    key: ClassKey
-    rows: tuple[int, ...]
-    parts: tuple[Placement, ...]
-    scope: str
-    amounts: Amounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +58,14 @@ NOBODY = Stopped()
 class Waits:
     """As one pass has left things."""
 
-    def __init__(
-        self,
-        state: State,
-        memory: Memory,
-        kept: list[Kept],
-        told: dict[ClassKey, Reason],
-        left_over: bool,
-    ) -> None:
+    def __init__(self, run: Pass) -> None:
         """Called while all that the pass has decided and kept is still taken."""
+        state, memory, kept = run.state, run.memory, run.kept
         assert memory.after is not None
-        self.left_over = left_over
-        self._told = told
+        self.left_over = run.left_over
+        self._told = run.told
         self._kept = kept
+        self._hours = hours.of_waiting(run) if state.hours is not None else {}
         self._shapes = memory.shapes
         self._where = Whereabouts(state, memory)
         self._free = memory.after  # but for what is kept
@@ -110,7 +94,7 @@ class Waits:
         if key in self._told or shape is None:
             return self._told.get(key)
         line = self._lines.get(self._scope_of(key))
-        asks = {pool: self._asks(shape, pool) for pool in shape.pools}
+        asks = {pool: self._asks(key, shape, pool) for pool in shape.pools}
         money = self._money(line, self._settled)
         bound = {
             pool: self._binding(line, self._settled, ask) or self._unpaid(money, shape, pool)
@@ -194,11 +178,13 @@ class Waits:
             return found
         return [pool for pool in pools if could_hold(self._where, shape, pool, opened, alike=False)]
 
-    def _asks(self, shape: Shape, pool: str) -> Amounts:
+    def _asks(self, key: ClassKey, shape: Shape, pool: str) -> Amounts:
         """What it takes of limits in that pool, or of a gang of groups in that way."""
+        seconds = self._hours.get(key, 0)
+        more = ((HOURS, shape.milli_in(pool) * seconds),) if seconds else ()
         if isinstance(shape, Grouped):
-            return self._mixed(shape.shares(pool))
-        return self._amounts(shape.milli_in(pool), pool)
+            return self._mixed(shape.shares(pool)) + more
+        return self._amounts(shape.milli_in(pool), pool) + more
 
     def _could_hold(self, shape: Shape, pool: str, opened: Flags | None = None) -> bool:
         if isinstance(shape, Grouped):

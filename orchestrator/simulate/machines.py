@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from orchestrator import catalog
 from orchestrator.ledger import events
 from orchestrator.ledger.events import node_subject
+from orchestrator.model.calendar import month_of
 from orchestrator.model.clock import SECOND
 from orchestrator.model.cluster import ClusterSpec, Pool
 from orchestrator.model.node import Contact, Device, MarkKind, NodeFacts
@@ -34,6 +35,8 @@ def begin(world: World) -> None:
     prices = pool_prices(world.cluster, catalog.load(), world.now_us)
     body = events.ClusterApplied(world.cluster, "simulated", watts=watts, prices=prices)
     world.record(body, "cluster", "user")
+    if world.state.hours is not None:
+        _begin_month(world, None, 0)
     faults = world.settings.faults
     for pool in world.cluster.pools:
         for node in pool.nodes:
@@ -43,6 +46,14 @@ def begin(world: World) -> None:
                 world.at(world.now_us + _boot_us(faults, dice), _come, (node, pool, dice))
             else:
                 _come(world, (node, pool, dice), 0)
+
+
+def _begin_month(world: World, _whom: None, _serial: int) -> None:
+    """GPU-hours of queues count anew."""
+    start_us = world.settings.start_us
+    begin_us, ends_us = month_of(world.cluster.timezone, start_us + world.now_us)
+    world.record(events.MonthBegan(begin_us, ends_us), "cluster")
+    world.at(ends_us - start_us, _begin_month, None)
 
 
 def facts_of(pool: Pool, boot: str) -> NodeFacts:

@@ -34,7 +34,7 @@ from orchestrator.simulate.trace import Trace
 BY_USER, BY_CONTROLLER, BY_SCHEDULER = "user", "controller", "scheduler"
 EPOCH = 1
 NEVER_US = 1 << 62
-PATIENCE_US = 90 * 86_400 * 1_000_000  # for lost nodes, when only they could still let a job start
+PATIENCE_US = 90 * 86_400 * 1_000_000  # for lost nodes or a new month, when only they could let a job start
 _CALM = frozenset(CALM)
 
 Due = tuple[int, int, Callable[..., None], Any]  # when, in which order, what happens, to whom
@@ -148,7 +148,8 @@ class World:
         if self.lives or self._next < len(self.trace) or self._pass_us != NEVER_US:
             return False
         hopeless = bool(self.state.jobs) and at_us - self.book.moved_us > PATIENCE_US
-        return not self.down or not self.state.jobs or hopeless
+        awaited = bool(self.down) or self.state.hours is not None  # a node, or the next month
+        return not awaited or not self.state.jobs or hopeless
 
     def _instant(self, at_us: int) -> None:
         """All facts that are due, then a pass if one is."""

@@ -296,6 +296,7 @@ def _queue(one: QueueDocument) -> m.Queue:
             max_jobs_per_user=limits.max_jobs_per_user or 0,
             max_gpus_per_user=limits.max_gpus_per_user or 0,
             max_gpus_per_job=limits.max_gpus_per_job or 0,
+            max_gpu_hours_per_month=limits.max_gpu_hours_per_month or 0,
         ),
     )
 

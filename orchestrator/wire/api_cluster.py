@@ -237,6 +237,7 @@ class QueueLimits(Answer):
     max_jobs_per_user: int
     max_gpus_per_user: int
     max_gpus_per_job: int
+    max_gpu_hours_per_month: int = 0
 
 
 class Queue(Answer):
@@ -264,6 +265,12 @@ class Queue(Answer):
     budget_usd_per_hour: float | None = Field(
         None, description="Most that may be; null: it has no such budget."
     )
+    gpu_hours: float | None = Field(
+        None,
+        description="GPU-hours that it and the queues below it have used this month, and that what runs may still use. "
+        "Null: no queue of the cluster has a limit of them.",
+    )
+    month_ends_at: datetime | None = Field(None, description="When they count anew.")
     waiting_milli: int = Field(
         0,
         description="Thousandths of GPUs that they count for in limits at least: the sum of their `gpu_milli`.",

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from orchestrator.autoscale import Policy, decide, renew
 from orchestrator.autoscale.backoff import RESTS_S, retry_us
-from orchestrator.controller.offers import month_of
 from orchestrator.ledger import events
 from orchestrator.ledger.apply_capacity import by_hour
 from orchestrator.ledger.snapshot import from_plain, to_plain
 from orchestrator.model.attempt import JobState
+from orchestrator.model.calendar import month_of
 from orchestrator.model.capacity import ErrorClass, billed_s, cost
 from orchestrator.model.cluster import Queue
 from orchestrator.model.decisions import Buy, Cordon, Release

@@ -14,6 +14,7 @@ from orchestrator.ledger.state import State, amounts, attempt_placements
 from orchestrator.model.attempt import JobState, PartState
 from orchestrator.model.ids import AttemptId
 from tests.controller.world import World
+from tests.metered import hours_on_paper
 from tests.priced import dollars_on_paper
 
 
@@ -77,7 +78,7 @@ def _usage_is_the_fold(state: State) -> None:
         for scope in state.limits.path(state.scope(job)):
             for dimension, amount in amounts(state, attempt_placements(attempt)):
                 wanted[scope.name, dimension] = wanted.get((scope.name, dimension), 0) + amount
-    wanted |= _watts(from_plain(to_plain(state))) | dollars_on_paper(state)
+    wanted |= _watts(from_plain(to_plain(state))) | dollars_on_paper(state) | hours_on_paper(state)
     used = {
         (scope.name, dimension): amount
         for scope in state.limits.scopes.values()

@@ -331,6 +331,7 @@ BODIES: tuple[Any, ...] = (
     events.CapacityReset("burst", "the image is mended"),
     events.ArrayThrottled(1234, 8),
     events.JobPrioritized(1234, -7),
+    events.MonthBegan(1_798_758_000_000_000, 1_801_436_400_000_000),
 )
 
 SAMPLES: dict[tuple[str, int], Event] = {

@@ -43,7 +43,7 @@ from tests.autoscale.scene import elastic
 from tests.builders import ALICE, BOB, T0, Fold, cluster, facts, job, pool, queue
 
 BOUGHT = elastic("e", most=3, site="here")
-LIMITED = queue("small", max_running_jobs=2, max_gpus_per_user=4)
+LIMITED = queue("small", max_running_jobs=2, max_gpus_per_user=4, max_gpu_hours_per_month=5)
 BUDGETS = (
     Budget("site", scope=Scope(site="here"), microusd_per_hour=1000),
     Budget("of-small", scope=Scope(queue="small"), microusd_per_hour=100),
@@ -157,6 +157,7 @@ class Teller:
                 events.ClusterApplied(self._cluster(), name, self._desired(), "0123abc", prices=PAID),
                 self._apply(),
                 self._apply(),
+                self._month(),
                 events.LedgerRecovered()
                 if self.state.recovering
                 else events.LedgerRestored(self.state.next_job + 3, 1),
@@ -164,6 +165,14 @@ class Teller:
                 self._submit(),
             )
         )
+
+    def _month(self) -> Any:
+        """One that is over sooner than a calendar's, if the one before is over."""
+        before = self.state.month
+        begin_us = self.t_us - self.dice.randint(0, 10**10)
+        if self.state.hours is None or (before is not None and begin_us < before.ends_us):
+            return None
+        return events.MonthBegan(begin_us, self.t_us + self.dice.randint(1, 10**11))
 
     def _desired(self) -> tuple[PoolDesired, ...]:
         digest = f"desired-{self.dice.randint(1, 3)}"

@@ -21,7 +21,7 @@ from orchestrator.model.ids import AttemptId
 from orchestrator.model.node import Contact, Mark, MarkKind
 from orchestrator.model.protocol import EndOrder, Holding
 from tests.autoscale.scene import Scene
-from tests.builders import ALICE, EPOCH, T0, Fold, cluster, facts, job, pool
+from tests.builders import ALICE, EPOCH, T0, Fold, cluster, facts, job, pool, queue
 
 ONE, TWO = Placement("p-1", (0,), 1, 1), Placement("p-2", (0,), 1, 1)
 ORDER = EndOrder("cancelled")
@@ -34,6 +34,13 @@ FIRST = AttemptId(1, 1)
 def ready() -> Fold:
     """Two nodes of two GPUs."""
     return Fold(cluster(pool("p", nodes=2, gpus=2, cores=4)))
+
+
+def metered() -> Fold:
+    """A queue has GPU-hours, and the month is known."""
+    fold = Fold(cluster(pool("p"), queues=(queue("default", max_gpu_hours_per_month=1),)))
+    fold(events.MonthBegan(T0, T0 + 10**10))
+    return fold
 
 
 def waiting() -> Fold:
@@ -300,6 +307,9 @@ REFUSALS = [
     Refusal(ready, events.ApplyEnded("apply-6", Outcome.DONE), "apply-6 is not under way"),
     Refusal(ready, events.NodeConfigured("p-1", "ab"), "nothing recorded has the digest ab"),
     Refusal(ready, events.NodeConfigured("x", ""), "nothing is known of 'x'"),
+    # months
+    Refusal(metered, events.MonthBegan(T0, T0), "it is not a month after the one before"),
+    Refusal(metered, events.MonthBegan(T0 + 10**9, T0 + 10**10), "it is not a month after the one before"),
     # what is bought
     Refusal(asked, events.ClusterNamed("other"), "the cluster's uid is k3j9x0q2m5a7 already"),
     Refusal(asked, events.CapacityReset("x"), "there is no pool x"),

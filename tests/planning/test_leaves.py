@@ -294,6 +294,7 @@ TURNS = (
     Turn(f"{QUEUE}.limits.max_jobs_per_user", 9, "20", "9", CONTROLLER),
     Turn(f"{QUEUE}.limits.max_gpus_per_user", 9, "48", "9", CONTROLLER),
     Turn(f"{QUEUE}.limits.max_gpus_per_job", 9, "32", "9", CONTROLLER),
+    Turn(f"{QUEUE}.limits.max_gpu_hours_per_month", GONE, "20000", "", CONTROLLER),
     Turn(
         "budgets[evening].domain", "a", "root", "a", CONTROLLER, {"budgets[evening].windows[0].limit_kw": 90}
     ),

@@ -7,11 +7,13 @@ trying every device for every unit (exhaustive_nodes.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from typing import NamedTuple
 
+from orchestrator.ledger.hours import HOURS
 from orchestrator.ledger.records import Job
 from orchestrator.ledger.state import State
 from orchestrator.model.attempt import PartState, Placement
@@ -19,6 +21,7 @@ from orchestrator.model.cluster import Pool, PowerDomain, Queue, Redundancy, Sha
 from orchestrator.model.decisions import Start
 from orchestrator.model.job import JobSpec
 from orchestrator.model.need import gangs_of
+from tests.metered import hours_on_paper
 from tests.priced import dollars_on_paper, gang_dollars
 from tests.scheduler.exhaustive_nodes import WHOLE, Ask, Left, Slot, ask_of
 
@@ -46,8 +49,11 @@ class Use:
 class Paper:
     """A State on paper, made from its records alone; `take` and `put_back` change it."""
 
-    def __init__(self, state: State, *, empty: bool = False) -> None:
-        """`empty`: as if nothing ran, and all nodes were open."""
+    def __init__(
+        self, state: State, *, empty: bool = False, seconds: Callable[[Job], int] | None = None
+    ) -> None:
+        """`empty`: as if nothing ran, and all nodes were open. `seconds`: for how long of the month a job would hold
+        its GPUs; without it GPU-hours are not looked at."""
         assert state.cluster is not None
         self._state = state
         self.cluster = state.cluster
@@ -56,6 +62,8 @@ class Paper:
         self.held: dict[str, set[int]] = {}  # node -> slots of which somebody holds a part
         self.uses: list[Use] = []
         self.more: list[tuple[str, Placement]] = []  # that starts on paper hold, by queue
+        self.seconds = seconds
+        self.hours = {} if empty else hours_on_paper(state)
         self.throttles = {array.id: array.at_most for array in state.arrays.values() if array.at_most}
         for node in state.nodes.values():
             pool, facts = state.pool(node.pool), node.facts
@@ -164,6 +172,11 @@ class Paper:
             assert all(slot.milli >= 0 and slot.free_bytes >= 0 for slot in node.slots.values()), part
         self.uses.append(self._use(job, start.placements))
         self.more += [(job.spec.queue, part) for part in start.placements]
+        if self.seconds is not None:
+            amount = sum(self.uses[-1].milli.values()) * self.seconds(job)
+            for queue in self.path(job.spec.queue):
+                key = f"queue={queue.name}", HOURS
+                self.hours[key] = self.hours.get(key, 0) + amount
 
     # --- nodes ----------------------------------------------------------------------------------------------
 
@@ -322,6 +335,17 @@ class Paper:
                     found.append(_over(f"queue {queue.name}", "usd", most, before, need))
         return [one for one in found if one is not None]
 
+    def metered(self, job: Job, pool: str) -> list[Over]:
+        """The GPU-hours of queues that a start in that pool would pass, the innermost first."""
+        if self.seconds is None:
+            return []
+        need, found = sum(self._asked(job.spec, pool).values()) * self.seconds(job), []
+        for queue in self.path(job.spec.queue):
+            most = queue.limits.max_gpu_hours_per_month * 3_600_000
+            used = self.hours.get((f"queue={queue.name}", HOURS), 0)
+            found.append(_over(f"queue {queue.name}", HOURS, most, used, need))
+        return [one for one in found if one is not None]
+
     def lent(self, job: Job, pool: str) -> list[Over]:
         """What queues keep of their guarantees and do not use, where a start in that pool would need some of it; if
         they use all that they keep, nodes alone say what is left."""
@@ -429,7 +453,7 @@ class Paper:
         return [
             pool
             for pool in self.pools(job.spec)
-            if not (self.over(job, pool) or self.lent(job, pool) or self.dear(job, pool))
+            if not any(stops(job, pool) for stops in (self.over, self.metered, self.lent, self.dear))
         ]
 
     def ever(self, spec: JobSpec) -> list[str]:

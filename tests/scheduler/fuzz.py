@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from orchestrator.ledger import events
+from orchestrator.ledger.hours import counts_hours
+from orchestrator.ledger.records import Job
 from orchestrator.ledger.snapshot import from_plain, to_plain
 from orchestrator.ledger.state import State
 from orchestrator.model.array import Array, Range
@@ -153,6 +155,7 @@ def _queues(dice: random.Random, pools: list[str]) -> list[Queue]:
             max_running_jobs=dice.choice((0, 0, 0, 2, 5)),
             max_jobs_per_user=dice.choice((0, 0, 0, 2)),
             max_gpus_per_user=dice.choice((0, 0, 0, 4, 9)),
+            max_gpu_hours_per_month=dice.choice((1, 3, 12, 60)) if dice.random() < 0.15 else 0,
         )
         guarantee = tuple(Share(dice.randint(1, 8), one) for one in pools if dice.random() < 0.3)
         borrow = tuple(Share(dice.randint(0, 6), one) for one in pools if dice.random() < 0.2)
@@ -210,7 +213,9 @@ def a_job(dice: random.Random, spec: ClusterSpec) -> JobSpec:
         topology=level,
         priority=dice.choice((0, 0, 0, 1, 5)),
         launch=LaunchKind.LAUNCHER if spread else LaunchKind.RANKS,
-        time_limit_s=dice.choice((0, 60, 3600)),
+        time_limit_s=(0, 60, 3600)[(units + share.gpus + share.cores) % 3]  # one of each class
+        if counts_hours(spec)
+        else dice.choice((0, 60, 3600)),
         array=dice.choice(
             (None, None, None, None, Array((Range(1, dice.randint(1, 5)),), dice.randint(0, 2)))
         ),
@@ -293,12 +298,21 @@ class Story:
     def state(self) -> State:
         return self.fold.state
 
+    def seconds(self, job: Job) -> int:
+        """For how long of the month a start of the job would hold its GPUs."""
+        if self.state.month is None:
+            return 0
+        limit_s, ends_us = self.policy.time_limit_s(self.state, job.spec), self.state.month.ends_us
+        until_us = min(self.now_us + limit_s * 1_000_000, ends_us) if limit_s else ends_us
+        return max(-(-(until_us - self.now_us) // 1_000_000), 0)
+
     def play(self, length: int) -> None:
         """So many rounds of events and a pass."""
         for _ in range(length):
             for _ in range(self.dice.randint(0, 6)):
                 self._event()
             self.now_us += self.dice.choice((0, 1, 30, 600)) * 1_000_000
+            self._turn_month()
             self.look()
 
     def look(self) -> None:
@@ -317,6 +331,15 @@ class Story:
                 f"job/{start.attempt.job}",
                 self.now_us,
             )
+
+    def _turn_month(self) -> None:
+        """As the controller does it before a pass, with months of some hours."""
+        month = self.state.month
+        if self.state.hours is not None and (month is None or self.now_us >= month.ends_us):
+            begin_us = month.ends_us if month is not None else T0
+            length_us = self.dice.choice((1800, 7200, 40_000)) * 1_000_000
+            ends_us = max(begin_us + length_us, self.now_us + 60_000_000)
+            self.fold(events.MonthBegan(begin_us, ends_us), "cluster", self.now_us)
 
     def _event(self) -> None:
         kind = self.dice.random()

@@ -90,7 +90,7 @@ def _take_away(world: Fold, job_id: int, codes: set[str]) -> None:
         _make_alike(world)  # reckons power anew
     if "wait.power" in codes:
         state.power = state.memory = None
-    if codes & {"wait.limit", "wait.lent", "wait.spending"}:
+    if codes & {"wait.limit", "wait.lent", "wait.spending", "wait.gpu-hours"}:
         _lift_limits(state)
 
 

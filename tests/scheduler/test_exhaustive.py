@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.ledger.hours import HOURS
 from orchestrator.ledger.records import Job
 from orchestrator.ledger.state import ClassKey
 from orchestrator.model.decisions import Start
@@ -44,7 +45,7 @@ CAPACITY = {
 
 def after(story: Story, decisions: tuple[Start, ...]) -> Paper:
     """The world with all starts of the pass, each of which is looked at."""
-    paper = Paper(story.state)
+    paper = Paper(story.state, seconds=story.seconds)
     for start in decisions:
         job = story.state.jobs[start.attempt.job]
         pool = story.state.nodes[start.placements[0].node].pool
@@ -52,6 +53,7 @@ def after(story: Story, decisions: tuple[Start, ...]) -> Paper:
         assert pool in paper.pools(spec)
         if spec.request.total_milli() or not ask_of(spec).shares:  # by memory, it depends on the device
             assert paper.over(job, pool) == []
+            assert paper.metered(job, pool) == []
             assert paper.lent(job, pool) == []
         paper.start(job, start)
         lit = {part.node: 0 for part in start.placements if part.slots}
@@ -120,6 +122,7 @@ def nobody_who_fits_waits(story: Story, decisions: tuple[Start, ...]) -> None:
             "wait.never",
             "wait.power",
             "wait.spending",
+            "wait.gpu-hours",
         }
 
 
@@ -134,6 +137,9 @@ def what_is_said_is_so(story: Story, decisions: tuple[Start, ...]) -> None:
         if reason.code == "wait.limit":
             assert not sure, f"limits let job {job.id} start: {reason}"
             _limit_is_true(paper, job, reason, pools)
+        elif reason.code == "wait.gpu-hours":
+            assert not sure, f"there are hours enough for job {job.id}: {reason}"
+            _hours_are_true(paper, job, reason, pools)
         elif reason.code == "wait.spending":
             _spending_is_true(story, paper, job, reason, pools)
         elif reason.code == "wait.lent":
@@ -170,6 +176,14 @@ def _limit_is_true(paper: Paper, job: Job, reason: Reason, pools: list[str]) -> 
     ]
     by_memory = ask_of(job.spec).shares and not ask_of(job.spec).milli  # how much it is depends on the device
     assert told in true or (by_memory and told[:4] in [one[:4] for one in true]), f"{told} is none of {true}"
+
+
+def _hours_are_true(paper: Paper, job: Job, reason: Reason, pools: list[str]) -> None:
+    told = tuple(reason.fact(name) for name in ("scope", "ceiling", "used", "need"))
+    found = [one for pool in pools for one in paper.metered(job, pool)]
+    true = [(one.scope, *(amount_words(HOURS, each) for each in one[2:])) for one in found]
+    by_memory = ask_of(job.spec).shares and not ask_of(job.spec).milli
+    assert told in true or (by_memory and told[:3] in [one[:3] for one in true]), f"{told} is none of {true}"
 
 
 def _spending_is_true(story: Story, paper: Paper, job: Job, reason: Reason, pools: list[str]) -> None:
@@ -291,6 +305,8 @@ def whoever_is_refused_can_never_start(story: Story, spec: JobSpec, owner: Owner
         node.open = bool(node.slots) or not gpus
         node.plain_cores = max(node.cores - gpus * pool.keep_cores_per_gpu, 0)
         node.plain_memory = max(node.memory - gpus * pool.keep_memory_per_gpu, 0)
+    limit_s = spec.time_limit_s or story.state.queues[spec.queue].limits.default_time_limit_s
+    paper.seconds = lambda _: min(limit_s, 28 * 86400)
     assert not paper.starts(Job(0, spec, owner, 0, 0)), f"{why} of {spec}"
 
 

@@ -175,7 +175,7 @@ def test_a_smaller_gang_is_not_closed_with_one_of_groups_nor_that_with_it() -> N
 
 def starts_are_whole(story: Story, decisions: tuple[Start, ...]) -> Paper:
     """Every group has all of its units, on nodes that no other group has, within one domain, and limits hold."""
-    paper = Paper(story.state)
+    paper = Paper(story.state, seconds=story.seconds)
     for start in decisions:
         one = story.state.jobs[start.attempt.job]
         nodes = [part.node for part in start.placements]
@@ -196,6 +196,7 @@ def starts_are_whole(story: Story, decisions: tuple[Start, ...]) -> Paper:
         assert [part.group for part in start.placements] == sorted(part.group for part in start.placements)
         assert "+".join(pools) in paper.pools(one.spec)
         assert paper.over(one, "+".join(pools)) == [] or by_memory(one)
+        assert paper.metered(one, "+".join(pools)) == [] or by_memory(one)
         _together(story, one, nodes)
         paper.start(one, start)
     return paper

@@ -83,7 +83,7 @@ def _prioritize_some(fold: Fold, dice: random.Random) -> None:
 
 def nobody_is_overtaken_in_line(story: Story, decisions: tuple[Start, ...]) -> None:
     """Of one person and queue: when a job starts, none that stands before it could start in its stead."""
-    paper, state = Paper(story.state), story.state
+    paper, state = Paper(story.state, seconds=story.seconds), story.state
     started = {start.attempt.job for start in decisions}
     left = [one for one in state.jobs.values() if one.state is JobState.WAITING and one.id not in started]
     guarantees = any(queue.guarantee for queue in story.spec.queues)

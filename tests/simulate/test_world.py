@@ -57,6 +57,16 @@ def test_a_gang_waits_until_all_of_it_fits() -> None:
     assert world.book.reason[1:] == ["wait.gpus", "wait.tasks"]  # the last one, when the gang ran
 
 
+def test_a_job_that_the_month_has_no_hours_for_waits_for_the_next_one() -> None:
+    """The trace begins with 2027."""
+    spec = cluster(pool(nodes=1, gpus=8), queues=(queue("default", max_gpu_hours_per_month=8),))
+    hour = job(gpus=8, time_limit_s=3600)
+    world = played(spec, trace((0, 3600, hour), (10, 60, hour), (20, 60, job(gpus=0, cores=1))))
+
+    assert starts(world) == [0, 31 * 86_400, 20]
+    assert world.book.reason[1] == "wait.gpu-hours"
+
+
 def test_all_that_comes_at_one_instant_is_one_pass() -> None:
     world = played(ONE, trace(*[(7, 5, job(gpus=1))] * 8))
 
