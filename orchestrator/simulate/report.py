@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.ledger.hours import HOUR, HOURS
+from orchestrator.ledger.spending import USD
 from orchestrator.simulate.book import NEVER
 from orchestrator.simulate.metrics import Group, Spread, Summary, percentile, summary
 from orchestrator.simulate.sampler import GPU
@@ -108,9 +110,9 @@ def _limits(world: World) -> list[dict[str, Any]]:
         {
             "scope": scope,
             "dimension": dimension,
-            "ceiling": None if steps.ceiling is None else _amount(dimension, steps.ceiling),
+            "ceiling": None if steps.ceiling is None else amount(dimension, steps.ceiling),
             "steps": [
-                [at_us / 1e6, _amount(dimension, used)]
+                [at_us / 1e6, amount(dimension, used)]
                 for at_us, used in zip(steps.at_us, steps.used, strict=True)
             ],
         }
@@ -118,11 +120,10 @@ def _limits(world: World) -> list[dict[str, Any]]:
     ]
 
 
-def _amount(dimension: str, value: int) -> float:
-    """GPUs are thousandths in the tree."""
-    if dimension.partition("@")[0] != "gpus":
-        return value
-    return value // GPU if value % GPU == 0 else value / GPU
+def amount(dimension: str, value: int) -> float:
+    """In GPUs, GPU-hours, dollars an hour, watts or jobs; the tree has smaller units of the first three."""
+    unit = {USD: 1_000_000, HOURS: HOUR}.get(dimension, GPU if dimension.startswith("gpus") else 1)
+    return value // unit if value % unit == 0 else value / unit
 
 
 def _jobs(world: World) -> list[dict[str, Any]]:
