@@ -1,12 +1,13 @@
 """`make bench-truth`: whether the simulator predicts waits that are then measured on a local cluster.
 
 Comes in: BENCH_JOBS, BENCH_NODES, BENCH_GPUS, BENCH_LOAD, BENCH_RUN (mean seconds), BENCH_KEPT and BENCH_OTHER
-(kept_jobs of the two policies), BENCH_SEED. Goes out: figures as JSON lines. Called by: the Makefile.
-docs/benchmarks.md says what each figure is.
+(kept_jobs of the two policies), BENCH_TIMES (real runs of the second), BENCH_SEED, BENCH_KEEP (a folder for the ledgers).
+Goes out: figures as JSON lines. Called by: the Makefile. docs/benchmarks.md says what each figure is.
 """
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -42,18 +43,28 @@ class Planned(NamedTuple):
 
 
 def main() -> None:
-    """Two real runs of the same jobs, and what the first one's ledger says of the second."""
-    options = Options(JOBS=200, NODES=8, GPUS=8, LOAD=1.5, RUN=5.0, KEPT=8, OTHER=0, SEED=1)
+    """Real runs of the same jobs under two policies, and what the first one's ledger says of the others."""
+    options = Options(JOBS=200, NODES=8, GPUS=8, LOAD=1.5, RUN=5.0, KEPT=8, OTHER=0, TIMES=1, SEED=1, KEEP="")
     plan = planned(options)
     say(f"{len(plan)} jobs within {plan[-1].at_s:.0f} s")
     with workplace() as folder:
         figures = Figures("truth", folder)
         first = _run(options, folder / "first", plan, options.count("KEPT"))
-        second = _run(options, folder / "second", plan, options.count("OTHER"))
-        cluster = _cluster(folder / "second" / "cluster.yaml")
+        others = [
+            _run(options, folder / f"other-{number}", plan, options.count("OTHER"))
+            for number in range(1, options.count("TIMES") + 1)
+        ]
+        cluster = _cluster(folder / "first" / "cluster.yaml")
         case = f"truth/jobs={len(plan)}/kept={options.count('KEPT')}-{options.count('OTHER')}"
         _tell(figures, f"{case}/again", _predicted(first, cluster, options.count("KEPT")), _measured(first))
-        _tell(figures, case, _predicted(first, cluster, options.count("OTHER")), _measured(second))
+        predicted = _predicted(first, cluster, options.count("OTHER"))
+        for other in others:
+            _tell(figures, case, predicted, _measured(other))
+        for other in others[1:]:
+            _tell(figures, f"{case}/chance", _measured(other), _measured(others[0]))
+        keep = options.text("KEEP")
+        if keep:
+            shutil.copytree(folder, keep, ignore=shutil.ignore_patterns("*.sock"))
 
 
 def _tell(figures: Figures, case: str, predicted: Spread, measured: Spread) -> None:
