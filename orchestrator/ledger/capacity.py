@@ -74,6 +74,7 @@ class Capacity:
         self.closed = 0  # how many nodes are closed
         self.turns = 0  # how often any node has opened or closed
         self.touches = 0  # how often any row was touched
+        self.timings = 0  # how often the end of what was taken was moved
         self.pool_of: list[str] = []
         self.present: list[int] = []  # masks of devices that the node has
         self.full: list[int] = []  # masks of devices that somebody holds whole
@@ -93,6 +94,7 @@ class Capacity:
         self.software = np.zeros(rows, np.int32)  # number of the set that the node has
         self.parts = np.zeros(rows, np.int32)  # parts of gangs that hold anything there
         self.touched = np.zeros(rows, np.int64)  # the number of the last touch of the row
+        self.timed = np.zeros(rows, np.int64)  # the number of the last timing of the row
         self.used = np.zeros((rows, slots), np.int32)  # milli that shares hold, also of devices that are gone
         self.milli = np.zeros((rows, slots), np.int32)  # milli that are free
         self.there: Flags = np.zeros((rows, slots), bool)  # slots with a device
@@ -113,7 +115,7 @@ class Capacity:
         self.free_memory = np.zeros(rows, np.int64)
 
     _COLUMNS = (
-        *("open", "model", "software", "gpus", "whole", "parts", "touched"),
+        *("open", "model", "software", "gpus", "whole", "parts", "touched", "timed"),
         *("cores", "free_cores", "memory", "free_memory"),
         *("plain_cores", "plain_memory", "most_plain_cores", "most_plain_memory"),
     )
@@ -447,7 +449,10 @@ class Capacity:
     def set_until(self, part: Placement, until_us: int) -> None:
         """What was taken there ends at another time than was said."""
         if part.slots and not part.milli:
-            self.until_us[self.index[part.node], _columns(part.slots)] = until_us
+            row = self.index[part.node]
+            self.until_us[row, _columns(part.slots)] = until_us
+            self.timings += 1
+            self.timed[row] = self.timings
 
     def _put(self, row: int, part: Placement, until_us: int) -> None:
         slots = part.slots

@@ -16,12 +16,10 @@ from orchestrator.ledger.capacity import FAR, WHOLE, Capacity, Flags, Rows
 from orchestrator.ledger.state import State
 from orchestrator.model.attempt import Placement
 from orchestrator.scheduler.domains import Candidates
+from orchestrator.scheduler.ends import GONE, Ends, Times
 from orchestrator.scheduler.memory import Memory
 from orchestrator.scheduler.place import pick, segments_of, span_of
 from orchestrator.scheduler.shapes import Shape
-
-Times = NDArray[np.int64]
-GONE = FAR + 1  # of a slot without a device
 
 
 def nodes_for(
@@ -37,7 +35,7 @@ def nodes_for(
         span = span_of(memory, shape, pool)
         if int(units.sum()) < shape.need.units:
             continue
-        times = times_of(state.capacity, shape, rows)
+        times = times_of(state.capacity, memory.ends, shape, rows)
         levels = memory.topology.levels.get(pool, ())
         of = levels[span.last].of[rows] if span.last < len(levels) else np.zeros(len(rows), np.int32)
         sets = memory.software[rows]
@@ -51,7 +49,7 @@ def nodes_for(
     return best[1] if best is not None else []
 
 
-def times_of(capacity: Capacity, shape: Shape, rows: Rows) -> Times:
+def times_of(capacity: Capacity, ends: Ends, shape: Shape, rows: Rows) -> Times:
     """When each row has the devices of a unit free; of a node that is to be nobody else's, when it is empty, as far as
     its devices tell."""
     if shape.need.exclusive:
@@ -65,10 +63,7 @@ def times_of(capacity: Capacity, shape: Shape, rows: Rows) -> Times:
         ready = capacity.free_cores[rows] >= shape.need.cores
         ready &= not shape.plain or shape.plain_fits(capacity, rows)
         return np.where(ready, 0, FAR).astype(np.int64)
-    until = capacity.until_us[rows]
-    until = np.where(capacity.milli[rows] == WHOLE, 0, until)
-    until = np.where(capacity.there[rows], until, GONE)
-    return np.partition(until, count - 1, axis=1)[:, count - 1]
+    return ends.of(capacity, rows, count)
 
 
 def _times_of_instances(capacity: Capacity, shape: Shape, rows: Rows) -> Times:
@@ -111,6 +106,11 @@ def _first_of_one(
     rows: Rows, units: Times, times: Times, wanted: int
 ) -> tuple[int, list[tuple[int, int]]] | None:
     """The same where all rows are in one domain, as in most pools."""
+    if (
+        len(times) > wanted
+    ):  # each gives a unit at least: those that are free first are enough, with all that tie
+        near = np.flatnonzero(times <= np.partition(times, wanted - 1)[wanted - 1])
+        rows, units, times = rows[near], units[near], times[near]
     order = times.argsort(kind="stable")
     last = int(units[order].cumsum().searchsorted(wanted))
     if last == len(order):

@@ -136,7 +136,7 @@ def _empty(run: Pass, shape: Grouped, group: int, pool: str, kept: Flags) -> Can
     rows = rows[one.eligible[rows] & capacity.open[rows] & ~kept[rows]]
     units = one.units_when_empty(capacity, rows)
     rows, units = rows[units > 0], units[units > 0]
-    waits = (earliest.times_of(capacity, one, rows) - run.now_us) // 1_000_000
+    waits = (earliest.times_of(capacity, run.memory.ends, one, rows) - run.now_us) // 1_000_000
     return Candidates(rows, units, np.clip(waits, 0, LATER_S).astype(np.int32))
 
 

@@ -25,6 +25,7 @@ from orchestrator.ledger.state import JobClass, ShapeKey, State
 from orchestrator.ledger.topology import Topology
 from orchestrator.model.cluster import Preset as PresetWord
 from orchestrator.scheduler import kernel, waste
+from orchestrator.scheduler.ends import Ends
 from orchestrator.scheduler.grouped import Grouped
 from orchestrator.scheduler.mig import Weights, weights_of
 from orchestrator.scheduler.mix import Kind, Tables, tables, typical
@@ -120,6 +121,7 @@ class Memory:
             state.capacity.most_plain_memory[:count].copy(),
         )
         self.software = state.capacity.software[:count].copy()
+        self.ends = Ends(state.capacity)
         self.topology = Topology(state.cluster, state.capacity)
         self.shapes: dict[ShapeKey, Shape] = {}
         self._by_state: dict[int, Shape] = {}  # by the number that State has for it
@@ -131,6 +133,7 @@ class Memory:
         self._plain: Flags = np.zeros(64, bool)  # whether it may not have what is kept for GPUs
         self._suits = np.zeros(64, np.int64)  # the place among these of the rows that are eligible
         self._eligible: list[Flags] = []
+        self._harder: dict[int, tuple[int, Rows]] = {}  # by number of a shape: of how many shapes, and which
         self._known: dict[bytes, int] = {}  # their places by what they hold
         self._kinds = _kinds(state.capacity)
         self._weighed = (state.demand.version, policy.placement)
@@ -297,10 +300,20 @@ class Memory:
             fits &= here >= asks[:, None]
         return fits
 
-    def no_easier(self, shape: Shape) -> Flags:
-        """Flags of the shapes that fit nowhere if this one does not: they ask for no less, in no other pools, and are
-        no easier to hold together."""
+    def no_easier(self, shape: Shape) -> Rows:
+        """The numbers of the shapes that fit nowhere if this one does not: they ask for no less, in no other pools, and
+        are no easier to hold together. It is found once, until there are more shapes."""
         count, number = len(self.shapes), shape.number
+        known = self._harder.get(number)
+        if known is None or known[0] != count:
+            known = self._harder[number] = (
+                count,
+                np.flatnonzero(self._no_easier(shape, count)).astype(np.int32),
+            )
+        return known[1]
+
+    def _no_easier(self, shape: Shape, count: int) -> Flags:
+        number = shape.number
         asks = self._asks[:, :count]
         of_units, of_spread, of_level, of_pools = self._gangs[:, :count]
         units, spread, level, pools = self._gangs[:, number].tolist()

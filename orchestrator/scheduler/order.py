@@ -176,7 +176,7 @@ class Line:
 
     def first(self, closed: Flags, guaranteed: bool) -> int:
         """The cell of the first job that limits let start and whose shape is not closed; -1 if there is none."""
-        if not self.dirty and (self.best < 0 or self._still(closed, guaranteed)):
+        if not self.dirty and (self.best < 0 or self._may(self.best, closed, guaranteed)):
             return self.best
         if self._few is not None and (self.bounds or guaranteed):  # else one mask serves the whole round
             self.best = self._first_of_few(self._few, closed, guaranteed)
@@ -185,7 +185,7 @@ class Line:
         if self._open_of is not closed:
             self._mask(closed, guaranteed)
         cell = int(self._open.argmin())
-        if closed[self.numbers[cell]]:  # since they were masked
+        if not self._may(cell, closed, guaranteed):  # since they were masked
             self._mask(closed, guaranteed)
             cell = int(self._open.argmin())
         self.best = cell if self._open[cell] != NEVER else -1
@@ -202,23 +202,23 @@ class Line:
         return best
 
     def _mask(self, closed: Flags, guaranteed: bool) -> None:
-        """Make the keys of the cells that may start, NEVER for the others; they are kept where no limit has a say."""
+        """Make the keys of the cells that may start, NEVER for the others. They are kept for the round: ever less is
+        open, and limits leave ever less, so that whoever comes first is looked at again, and nobody else."""
         out = self.stopped | closed[self.numbers]
         if self.bounds:
             self._mask_bounds(out)
         if guaranteed:
             out |= ~self._within_guarantee()
         self._open = np.where(out, NEVER, self.keys)
-        self._open_of = None if self.bounds or guaranteed else closed
+        self._open_of = closed
 
-    def _still(self, closed: Flags, guaranteed: bool) -> bool:
-        """Whether the first cell is it still: others of its queue may have taken what was left of a limit. What is left
-        only shrinks, so that no other cell can have come before it."""
-        if closed[self.numbers[self.best]]:
+    def _may(self, cell: int, closed: Flags, guaranteed: bool) -> bool:
+        """Whether the cell may start still: others of its queue may have taken what was left of a limit."""
+        if closed[self.numbers[cell]]:
             return False
         if not self.bounds and not guaranteed:
             return True
-        return self._lets(int(self.asks[self.best]), int(self.pools[self.best]), guaranteed)
+        return self._lets(int(self.asks[cell]), int(self.pools[cell]), guaranteed)
 
     def _lets(self, ask: int, pool: int, guaranteed: bool) -> bool:
         """Whether a gang that asks for so much and can only go to that pool may start, as `_mask` says it of all."""

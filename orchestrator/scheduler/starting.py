@@ -6,8 +6,6 @@ nodes kept. Called by: cycle.
 
 from __future__ import annotations
 
-import numpy as np
-
 from orchestrator.ledger.capacity import FAR
 from orchestrator.ledger.spending import USD
 from orchestrator.ledger.state import State, amounts, milli_of
@@ -105,7 +103,7 @@ def _within_budgets(
 
 def _close(run: Pass, shape: Shape) -> None:
     """It fits nowhere, and within a pass space only shrinks: neither it nor what is no easier is tried again."""
-    harder = np.flatnonzero(run.memory.no_easier(shape))
+    harder = run.memory.no_easier(shape)
     run.news = run.news or not run.memory.closed[harder].all()
     run.memory.closed[harder] = True
     run.out[harder] = True

@@ -1,8 +1,8 @@
 """`make bench-truth`: whether the simulator predicts waits that are then measured on a local cluster.
 
 Comes in: BENCH_JOBS, BENCH_NODES, BENCH_GPUS, BENCH_LOAD, BENCH_RUN (mean seconds), BENCH_KEPT and BENCH_OTHER
-(kept_jobs of the two policies), BENCH_TIMES (real runs of the second), BENCH_SEED, BENCH_KEEP (a folder for the ledgers).
-Goes out: figures as JSON lines. Called by: the Makefile. docs/benchmarks.md says what each figure is.
+(kept_jobs of the two policies), BENCH_TIMES (real runs of the second), BENCH_SEED, BENCH_KEEP (a folder for the
+ledgers). Goes out: figures as JSON lines. Called by: the Makefile. docs/benchmarks.md says what each figure is.
 """
 
 from __future__ import annotations
@@ -62,9 +62,6 @@ def main() -> None:
             _tell(figures, case, predicted, _measured(other))
         for other in others[1:]:
             _tell(figures, f"{case}/chance", _measured(other), _measured(others[0]))
-        keep = options.text("KEEP")
-        if keep:
-            shutil.copytree(folder, keep, ignore=shutil.ignore_patterns("*.sock"))
 
 
 def _tell(figures: Figures, case: str, predicted: Spread, measured: Spread) -> None:
@@ -106,6 +103,11 @@ def _run(options: Options, folder: Path, plan: list[Planned], kept: int) -> list
         late_s = time.monotonic() - begun_s - plan[-1].at_s
         wait_until_idle(client, DRAIN_S)
         state = cluster.state
+    if options.text("KEEP"):
+        kept_in = Path(options.text("KEEP")) / folder.name
+        kept_in.mkdir(parents=True)
+        for file in state.glob("*.db*"):
+            shutil.copy(file, kept_in)
     recorded = [from_stored(stored) for stored in Recorded(state).events(0)]
     say(
         f"kept_jobs {kept}: mean wait {_measured(recorded).mean or 0:.2f} s; the last submit was {late_s:.2f} s late"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.ledger.hours import HOURS
 from orchestrator.ledger.scopes import queue_scope
-from orchestrator.ledger.state import amounts
+from orchestrator.ledger.state import amounts, milli_of
 from orchestrator.model.decisions import Start
 from orchestrator.scheduler import decide, memory, order
 from tests.controller.invariants import check_state
@@ -140,6 +140,9 @@ def what_is_left_does_not_fit(story: Story, decisions: tuple[Start, ...]) -> Non
             if state.spending is not None:
                 state.spending.take(part, queue_scope(job.spec.queue))
         state.limits.take(state.scope(job), amounts(state, start.placements))
+        if state.hours is not None:
+            amount = milli_of(start.placements) * story.seconds(job)
+            state.limits.take(queue_scope(job.spec.queue), ((HOURS, amount),))
         if start.master_port:
             state.take_port(start.master_address, start.master_port)
     assert decide(state, story.policy, story.now_us, 100_000, Told()) == ()
