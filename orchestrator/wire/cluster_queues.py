@@ -15,6 +15,7 @@ from orchestrator.wire.common import (
     Days,
     DayTime,
     Dollars,
+    GpuHours,
     Kilowatts,
     Name,
     Positive,
@@ -56,7 +57,7 @@ class LimitsDocument(Strict):
     max_jobs_per_user: Positive | None = Field(None, description="Most running jobs of one user.")
     max_gpus_per_user: Positive | None = Field(None, description="Most GPUs of one user.")
     max_gpus_per_job: Positive | None = Field(None, description="Most GPUs of one job.")
-    max_gpu_hours_per_month: Positive | None = Field(
+    max_gpu_hours_per_month: GpuHours | None = Field(
         None,
         description="Most GPU-hours in a calendar month of the cluster's zone: used, and what running jobs may still "
         "use until their time limit.",

@@ -272,6 +272,7 @@ Flag = Annotated[bool, flag_leaf()]
 Count = Annotated[int, whole_leaf(0)]
 Positive = Annotated[int, whole_leaf(1)]
 Weight = Annotated[int, whole_leaf(1, 10_000)]
+GpuHours = Annotated[int, whole_leaf(1, 1_000_000_000)]  # a million GPUs have 744 million in a month
 Port = Annotated[int, whole_leaf(1, 65535)]
 Watts = Annotated[int, whole_leaf(1, 10_000)]
 Percent = Annotated[int, whole_leaf(1, 100)]
