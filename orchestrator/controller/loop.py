@@ -232,7 +232,9 @@ class Core:
 
     def _decide(self) -> Told | None:
         """The passes, if they may decide anew; their decisions are durable when this returns."""
-        desk, stirred = self._desk, self._desk.writer.stirred
+        desk = self._desk
+        woken = self._waits is not None and self.clock.now_us() >= self._waits.wake_us
+        stirred = desk.writer.stirred or woken
         if not stirred and not capacity.pass_due(desk):
             return None
         decisions = self._schedule() if stirred else ()

@@ -82,6 +82,10 @@ class Reasons(Protocol):
     def left_over(self) -> bool:
         """Whether the pass ran out of its work budget and came further than the one before: the next one goes on."""
 
+    @property
+    def wake_us(self) -> int:
+        """When time alone lets somebody start who waits, in UTC microseconds; `NEVER_US`: it does not."""
+
     def get(self, key: Any) -> Reason | None:
         """The reason of a class; None if the pass knows none."""
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from orchestrator.ledger.hours import HOURS
 from orchestrator.ledger.limits import Amounts
 from orchestrator.ledger.state import ClassKey
+from orchestrator.model.capacity import NEVER_US
+from orchestrator.model.clock import SECOND
 from orchestrator.scheduler.one_pass import Pass
 from orchestrator.scheduler.order import Line
 from orchestrator.scheduler.shapes import Shape
@@ -39,6 +41,25 @@ def of_waiting(run: Pass) -> dict[ClassKey, int]:
         for cell, one in enumerate(line.classes) if line.hours else ():
             if line.taken.get(cell, 0) < len(one.waiting):
                 found[one.key] = _seconds(run, line, cell)
+    return found
+
+
+def opens_us(run: Pass) -> int:
+    """When the month has so little left that the first job of some class that waits for GPU-hours may have them. Till
+    then it asks for ever less, if it would run past the month's end."""
+    hours, found = run.state.hours, NEVER_US
+    for line in run.memory.lines.lines.values() if hours is not None else ():
+        for cell, one in enumerate(line.classes) if line.hours else ():
+            shape = line.shapes[cell]
+            milli = min((shape.milli_in(pool) for pool in shape.pools), default=0)
+            if hours is not None and milli and line.taken.get(cell, 0) < len(one.waiting):
+                left = min(
+                    each.ceilings[HOURS] - each.used.get(HOURS, 0)
+                    for each in line.path
+                    if HOURS in each.ceilings
+                )
+                if left < milli * _seconds(run, line, cell):
+                    found = min(found, hours.month.ends_us - max(left, 0) // milli * SECOND)
     return found
 
 

@@ -21,6 +21,7 @@ from orchestrator.ledger.power import Headroom, Power
 from orchestrator.ledger.scopes import scope_queue
 from orchestrator.ledger.spending import USD, Spending
 from orchestrator.ledger.state import ClassKey, State
+from orchestrator.model.capacity import NEVER_US
 from orchestrator.model.reasons import Reason, reason
 from orchestrator.scheduler import hours, why_groups
 from orchestrator.scheduler.grouped import Grouped
@@ -46,6 +47,7 @@ class Stopped:
 
     why: Reason | None = None
     left_over: bool = False
+    wake_us: int = NEVER_US
 
     def get(self, key: ClassKey) -> Reason | None:
         """The one reason."""
@@ -66,6 +68,7 @@ class Waits:
         self._told = run.told
         self._kept = kept
         self._hours = hours.of_waiting(run) if state.hours is not None else {}
+        self.wake_us = hours.opens_us(run) if state.hours is not None else NEVER_US
         self._shapes = memory.shapes
         self._where = Whereabouts(state, memory)
         self._free = memory.after  # but for what is kept

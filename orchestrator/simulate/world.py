@@ -43,23 +43,24 @@ Due = tuple[int, int, Callable[..., None], Any]  # when, in which order, what ha
 class WaitReporter:
     """Keeps what the last two passes that looked at anything have told, and asks each of them once about a class."""
 
-    __slots__ = ("_asked", "_before", "_waits", "left_over")
+    __slots__ = ("_asked", "_before", "_waits", "left_over", "wake_us")
 
     def __init__(self) -> None:
         self._waits: Reasons | None = None
         self._before: Reasons | None = None
         self._asked: dict[ClassKey, str] = {}
         self.left_over = False
+        self.wake_us = NEVER_US
 
     def begin(self) -> None:
         """A pass begins."""
-        self.left_over = False
+        self.left_over, self.wake_us = False, NEVER_US
         if self._before is not self._waits:
             self._before, self._asked = self._waits, {}
 
     def waiting(self, reasons: Reasons) -> None:
         """Why those wait that wait now."""
-        self._waits, self.left_over = reasons, reasons.left_over
+        self._waits, self.left_over, self.wake_us = reasons, reasons.left_over, reasons.wake_us
 
     def code(self, key: ClassKey) -> str:
         """The code of a class's reason, as it was when this pass began; empty if none was known."""
@@ -105,6 +106,7 @@ class World:
         self._batch = 0
         self._next = 0  # of the trace
         self._pass_us = NEVER_US  # when the next pass is due
+        self._wake_us = NEVER_US  # when one is due though nothing has happened
         self.before_us = self._passed_us = -NEVER_US  # of the last two passes
         self._refusals: dict[tuple[int, int], Reason | None] = {}
         self._classes: dict[tuple[int, int], ClassKey] = {}
@@ -137,7 +139,7 @@ class World:
         at_us = self._heap[0][0] if self._heap else NEVER_US
         if self._next < len(self.trace):
             at_us = min(at_us, self.trace.submit_us[self._next])
-        return min(at_us, self._pass_us)
+        return min(at_us, self._pass_us, self._wake_us)
 
     def _over(self, at_us: int) -> bool:
         """Whether nothing of the trace is left that could still happen: nodes alone would come and go for ever."""
@@ -160,6 +162,7 @@ class World:
             _, serial, what, whom = heapq.heappop(heap)
             what(self, whom, serial)
         self._submit_due()
+        self.stirred = self.stirred or self._wake_us <= at_us
         if self.stirred and self._pass_us == NEVER_US:
             self._pass_us = self._grid_us(at_us)
         if self._pass_us <= at_us:
@@ -244,6 +247,7 @@ class World:
         self._batch = self.state.seq + 1
         for life in started:
             lives.launch(self, life)
+        self._wake_us = min(reporter.wake_us - self.settings.start_us, NEVER_US)
         self.stirred = reporter.left_over
         if self.stirred:
             self._pass_us = self._grid_us(self.now_us + (1 if self.settings.grid_us else 0))

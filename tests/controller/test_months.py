@@ -10,6 +10,7 @@ from orchestrator.ledger.events import from_stored
 from orchestrator.ledger.hours import HOUR, HOURS, Month
 from orchestrator.model.calendar import month_of
 from orchestrator.model.clock import SECOND
+from orchestrator.model.job import Workload
 from tests.builders import cluster, job, pool, queue
 from tests.controller.invariants import check_world
 from tests.controller.scenes import finish, running, small, why, world_of
@@ -55,6 +56,23 @@ def test_a_month_comes_once_and_the_next_one_when_it_is_over(tmp_path: Path) -> 
     world.wait(10)
     assert len(months(world)) == 2
     check_world(world)
+
+
+def test_a_job_that_the_time_lets_start_is_started_though_nothing_happens(tmp_path: Path) -> None:
+    world = world_of(tmp_path, SPEC)
+    late = world.submit(job(gpus=8, workload=Workload.SERVING))
+    world.settle(3)
+    assert world.state.jobs[late].attempt is None
+    ((_, ends_us),) = months(world)
+    seconds = HOURS_A_MONTH * 3600 // 8
+    world.wait((ends_us - world.clock.now_us()) // SECOND - seconds - 10)
+    world.beat()
+    seq = world.state.seq
+    world.cycle()
+    assert (world.state.jobs[late].attempt, world.state.seq) == (None, seq)
+    world.clock.advance(11)
+    world.cycle()
+    assert world.state.jobs[late].attempt is not None
 
 
 def test_what_a_month_has_used_keeps_others_waiting_and_is_forgotten_with_it(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from orchestrator.ledger import events
 from orchestrator.ledger.hours import HOUR, HOURS
 from orchestrator.ledger.snapshot import from_plain, to_plain
+from orchestrator.model.capacity import NEVER_US
 from orchestrator.model.cluster import ClusterSpec, Queue, QueueLimits
 from orchestrator.model.job import JobSpec, Workload
 from orchestrator.scheduler import refuse
@@ -145,15 +146,36 @@ def test_a_new_month_begins_with_what_runs() -> None:
     assert stage.spent() == 1 + 96, "an hour of it was in this month"
 
 
-def test_a_job_without_a_limit_starts_when_the_month_has_little_left() -> None:
+@pytest.mark.parametrize(
+    ("gpus", "limit_s", "hours"), [(1, 0, 50), (2, 0, 75), (1, 90 * H, 50), (8, 0, 93.75)]
+)
+def test_a_job_starts_when_the_month_has_so_little_left_that_it_asks_for_little(
+    gpus: int, limit_s: int, hours: float
+) -> None:
+    """The pass says when to look again, though nothing happens until then."""
     stage = Metered(few(50))
-    late = stage.submit(job(gpus=1, workload=Workload.SERVING))
+    late = stage.submit(job(gpus=gpus, time_limit_s=limit_s, workload=Workload.SERVING))
     stage.look()
     assert stage.outcome(late) == WAITS
-    stage.wait(51)
-    stage.submit(job(gpus=0, cores=1))  # something has to happen: no pass is made for the time alone
+    assert stage.waits is not None
+    assert stage.waits.wake_us == T0 + int(hours * H) * US
+    stage.now_us = stage.waits.wake_us - 1
+    stage.look()
+    assert stage.outcome(late) == WAITS
+    stage.now_us += 1
     stage.look()
     assert stage.outcome(late) == STARTS
+    assert stage.spent() == 50
+
+
+def test_nobody_is_woken_for_whom_the_time_does_nothing() -> None:
+    stage = Metered(few(50))
+    stage.submit(job(gpus=8, time_limit_s=H))
+    stage.look()
+    stage.submit(job(nodes=2, gpus=8, time_limit_s=H))  # it waits for nodes
+    stage.look()
+    assert stage.waits is not None
+    assert stage.waits.wake_us == NEVER_US
 
 
 def test_a_start_that_comes_late_moves_what_is_committed() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from orchestrator.ledger import events
 from orchestrator.ledger.events import Event
 from orchestrator.model.attempt import EndCause
-from orchestrator.model.job import Checkpoint, OnLost
+from orchestrator.model.job import Checkpoint, OnLost, Workload
 from orchestrator.scheduler import Policy
 from orchestrator.simulate import lives, machines
 from orchestrator.simulate.settings import Core, Faults, Settings
@@ -65,6 +65,13 @@ def test_a_job_that_the_month_has_no_hours_for_waits_for_the_next_one() -> None:
 
     assert starts(world) == [0, 31 * 86_400, 20]
     assert world.book.reason[1] == "wait.gpu-hours"
+
+
+def test_a_job_without_a_limit_starts_when_the_month_is_nearly_over() -> None:
+    spec = cluster(pool(nodes=1, gpus=8), queues=(queue("default", max_gpu_hours_per_month=8),))
+    world = played(spec, trace((0, 60, job(gpus=8, workload=Workload.SERVING))))
+
+    assert starts(world) == [31 * 86_400 - 3600]
 
 
 def test_all_that_comes_at_one_instant_is_one_pass() -> None:
