@@ -159,6 +159,7 @@ class Core:
 
     def _take_in(self, items: list[Item]) -> None:
         """Each command into facts and its answer, what time brings, and one commit for all of it."""
+        months.due(self._desk)
         left = list(items)
         failed = 0
         while (broken := self._handle_all(left)) is not None:

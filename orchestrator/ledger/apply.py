@@ -93,9 +93,10 @@ def _cluster_applied(state: State, event: Event, body: events.ClusterApplied) ->
 
 
 def _month_began(state: State, event: Event, body: events.MonthBegan) -> None:
-    if body.ends_us <= body.begin_us or (state.month is not None and body.begin_us < state.month.ends_us):
+    month = Month(body.begin_us, body.ends_us)
+    if not month.may_follow(state.month):
         raise ValueError("it is not a month after the one before")
-    state.begin_month(Month(body.begin_us, body.ends_us))
+    state.begin_month(month)
 
 
 HANDLERS: dict[type, Handler] = {

@@ -147,7 +147,8 @@ class ClusterApplied:
 @event_type("month.began")
 @dataclass(frozen=True, slots=True)
 class MonthBegan:
-    """GPU-hours of queues count from then on in [begin_us, ends_us), a calendar month of the cluster's zone."""
+    """GPU-hours of queues count from then on in [begin_us, ends_us), a calendar month of the cluster's zone: the next
+    one, or the present one as another zone has it."""
 
     begin_us: int
     ends_us: int

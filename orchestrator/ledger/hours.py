@@ -22,6 +22,7 @@ from orchestrator.model.ids import AttemptId
 
 HOURS = "gpu_hours"
 HOUR = 3_600_000  # milli-GPU-seconds of one GPU-hour
+LONGEST_S = 31 * 86400 + 3600  # a month in which summer time ends
 
 
 class Month(NamedTuple):
@@ -33,6 +34,21 @@ class Month(NamedTuple):
     def seconds(self, begin_us: int, ends_us: int) -> int:
         """How long the part of that time is which lies in the month, rounded up."""
         return max(-(-(min(ends_us, self.ends_us) - max(begin_us, self.begin_us)) // SECOND), 0)
+
+    def may_follow(self, before: Month | None) -> bool:
+        """Whether it is a later one, or the one before with other ends: never one that lies before it."""
+        if before is None:
+            return self.ends_us > self.begin_us
+        return self != before and self.ends_us > max(self.begin_us, before.middle_us)
+
+    def is_of(self, before: Month) -> bool:
+        """Whether it is the same month, of another zone: what was used in it counts on."""
+        return self.begin_us <= before.middle_us < self.ends_us
+
+    @property
+    def middle_us(self) -> int:
+        """Zones are hours apart, and months weeks long: that is in the same month everywhere."""
+        return (self.begin_us + self.ends_us) // 2
 
 
 # Before the first month is a fact, for one commit of the controller at most.
@@ -62,7 +78,10 @@ class Hours:
                 _add(self.limits.scopes[name], amount)
 
     def seconds(self, now_us: int, limit_s: int) -> int:
-        """For how long a start would be committed now. `limit_s`: its time limit; 0: none."""
+        """For how long a start would be committed now. `limit_s`: its time limit; 0: none. Of a month that is not a
+        fact yet nothing is known to be left: what starts after the end of this one asks for all that it may take."""
+        if now_us >= self.month.ends_us:
+            return limit_s or LONGEST_S
         ends_us = now_us + limit_s * SECOND if limit_s else self.month.ends_us
         return self.month.seconds(now_us, ends_us)
 

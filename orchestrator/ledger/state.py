@@ -437,8 +437,10 @@ class State:
             node.holders[slot] = attempt.id
 
     def begin_month(self, month: Month) -> None:
-        """GPU-hours count in that one from now on."""
-        self.month, self.spent = month, {}
+        """GPU-hours count in that one from now on: anew, unless it is the one before as another zone has it."""
+        if self.month is None or not month.is_of(self.month):
+            self.spent = {}
+        self.month = month
         self.rebuild()
 
     def set_ends(self, attempt: Attempt) -> None:

@@ -58,7 +58,7 @@ def opens_us(run: Pass) -> int:
                     for each in line.path
                     if HOURS in each.ceilings
                 )
-                if left < milli * _seconds(run, line, cell):
+                if left < milli * _seconds(run, line, cell) and run.now_us < hours.month.ends_us:
                     found = min(found, hours.month.ends_us - max(left, 0) // milli * SECOND)
     return found
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from orchestrator.controller import commands
 from orchestrator.ledger import events
 from orchestrator.ledger.events import from_stored
 from orchestrator.ledger.hours import HOUR, HOURS, Month
@@ -101,4 +104,51 @@ def test_what_a_month_has_used_keeps_others_waiting_and_is_forgotten_with_it(tmp
     world.settle(5)
     assert world.state.jobs[late].attempt is not None
     assert world.state.spent == {}
+    check_world(world)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Pacific/Kiritimati"])
+def test_another_zone_moves_the_month_at_once_and_what_it_has_used_stays(tmp_path: Path, zone: str) -> None:
+    world = world_of(tmp_path, SPEC)
+    first = running(world, job(gpus=8, time_limit_s=3600))
+    world.wait(1800)
+    finish(world, first)
+    spent, (before,) = world.state.spent, months(world)
+    assert spent
+    world.do(commands.ApplyCluster(replace(SPEC, timezone=zone), "test"))
+    after = month_of(zone, world.clock.now_us())
+    assert months(world) == [before, after]
+    assert world.state.spent == spent
+
+    world.wait((after[1] - world.clock.now_us()) // SECOND + 1)
+    assert months(world) == [before, after, month_of(zone, after[1])]
+    assert world.state.spent == {}
+    check_world(world)
+
+
+def test_a_zone_further_west_does_not_bring_the_month_before_back(tmp_path: Path) -> None:
+    """An hour into a month, another zone has the last day of the one before: it is left out there."""
+    world = world_of(tmp_path, SPEC)
+    ((_, ends_us),) = months(world)
+    world.wait((ends_us - world.clock.now_us()) // SECOND + 3600)
+    assert len(months(world)) == 2
+    west = "America/Los_Angeles"
+    world.do(commands.ApplyCluster(replace(SPEC, timezone=west), "test"))
+    world.wait(3600)
+    assert len(months(world)) == 2
+    world.wait(9 * 3600)
+    assert months(world)[2:] == [month_of(west, world.clock.now_us())]
+    check_world(world)
+
+
+def test_what_ends_first_in_a_new_month_counts_there_from_its_begin(tmp_path: Path) -> None:
+    """The month comes before what nodes tell in the same cycle, as after the controller was away."""
+    world = world_of(tmp_path, SPEC)
+    ((_, ends_us),) = months(world)
+    world.wait((ends_us - world.clock.now_us()) // SECOND - 1800)
+    job_id = running(world, job(gpus=8, time_limit_s=10 * 3600))
+    world.clock.advance(2 * 3600)
+    finish(world, job_id)
+    hours = world.state.spent["queue=default"] / HOUR
+    assert 8 * 1.5 <= hours < 8 * 1.6
     check_world(world)

@@ -16,6 +16,7 @@ from typing import Any
 from orchestrator.ledger import events
 from orchestrator.ledger.apply_changes import open_apply
 from orchestrator.ledger.capacity import lowest
+from orchestrator.ledger.hours import Month
 from orchestrator.ledger.records import Attempt, Fleet, Job
 from orchestrator.ledger.snapshot import to_plain
 from orchestrator.ledger.state import State
@@ -167,12 +168,15 @@ class Teller:
         )
 
     def _month(self) -> Any:
-        """One that is over sooner than a calendar's, if the one before is over."""
+        """One that is over sooner than a calendar's, or the one before with other ends."""
         before = self.state.month
         begin_us = self.t_us - self.dice.randint(0, 10**10)
-        if self.state.hours is None or (before is not None and begin_us < before.ends_us):
+        month = Month(begin_us, self.t_us + self.dice.randint(1, 10**11))
+        if before is not None and self.dice.random() < 0.3:
+            month = Month(before.begin_us - 10**9, before.ends_us - self.dice.choice((-1, 1)) * 10**9)
+        if self.state.hours is None or not month.may_follow(before):
             return None
-        return events.MonthBegan(begin_us, self.t_us + self.dice.randint(1, 10**11))
+        return events.MonthBegan(month.begin_us, month.ends_us)
 
     def _desired(self) -> tuple[PoolDesired, ...]:
         digest = f"desired-{self.dice.randint(1, 3)}"

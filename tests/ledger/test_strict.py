@@ -309,7 +309,8 @@ REFUSALS = [
     Refusal(ready, events.NodeConfigured("x", ""), "nothing is known of 'x'"),
     # months
     Refusal(metered, events.MonthBegan(T0, T0), "it is not a month after the one before"),
-    Refusal(metered, events.MonthBegan(T0 + 10**9, T0 + 10**10), "it is not a month after the one before"),
+    Refusal(metered, events.MonthBegan(T0, T0 + 10**10), "it is not a month after the one before"),
+    Refusal(metered, events.MonthBegan(T0 - 10**10, T0 + 10**9), "it is not a month after the one before"),
     # what is bought
     Refusal(asked, events.ClusterNamed("other"), "the cluster's uid is k3j9x0q2m5a7 already"),
     Refusal(asked, events.CapacityReset("x"), "there is no pool x"),

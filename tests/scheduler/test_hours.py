@@ -146,6 +146,30 @@ def test_a_new_month_begins_with_what_runs() -> None:
     assert stage.spent() == 1 + 96, "an hour of it was in this month"
 
 
+@pytest.mark.parametrize("spec", [job(gpus=8, time_limit_s=12 * H), job(gpus=8, workload=Workload.SERVING)])
+def test_nothing_starts_for_nothing_before_the_next_month_is_a_fact(spec: JobSpec) -> None:
+    """A pass may come a moment after the end: it has the old month's hours, and nothing is cut off at its end."""
+    stage = Metered(few())
+    stage.submit(job(gpus=8, **LONG))
+    stage.look()
+    late = stage.submit(spec)
+    stage.now_us = ENDS_US + 1
+    stage.look()
+    assert stage.outcome(late) == WAITS
+
+
+def test_a_month_of_another_zone_keeps_what_was_used_in_it() -> None:
+    stage = Metered(few())
+    first = stage.submit(job(gpus=8, **LONG))
+    stage.look()
+    stage.wait(2)
+    stage.end(first)
+    stage(events.MonthBegan(T0 - 3 * H * US, ENDS_US - 2 * H * US), "cluster", stage.now_us)
+    assert stage.spent() == 16
+    stage(events.MonthBegan(ENDS_US - 2 * H * US, ENDS_US + 700 * H * US), "cluster", stage.now_us)
+    assert stage.spent() == 0
+
+
 @pytest.mark.parametrize(
     ("gpus", "limit_s", "hours"), [(1, 0, 50), (2, 0, 75), (1, 90 * H, 50), (8, 0, 93.75)]
 )
