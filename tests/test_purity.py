@@ -18,8 +18,15 @@ from tests.purity import Names, declared_names, findings
 
 ROOT = Path(__file__).resolve().parent.parent
 PURE_ROOMS = ("model", "ledger", "scheduler", "autoscale", "planning")
-# The two edges that model/ holds for everybody: the injected clock, and the failpoints that read their variable.
-EDGES = frozenset({"orchestrator/model/clock.py", "orchestrator/model/failpoints.py"})
+# The edges that model/ holds for everybody: the injected clock, the failpoints that read their variable, and the
+# calendar, which asks the machine for time zones. No pure room may ask it: months come to them as facts.
+EDGES = frozenset(
+    {
+        "orchestrator/model/calendar.py",
+        "orchestrator/model/clock.py",
+        "orchestrator/model/failpoints.py",
+    }
+)
 
 
 def pure_files() -> list[Path]:
@@ -37,6 +44,12 @@ def test_pure_room_touches_nothing_but_its_arguments(path: Path, shared_names: N
     found = [f"{path.relative_to(ROOT)}:{f.line}: {f.what}" for f in findings(path.read_text(), shared_names)]
 
     assert found == []
+
+
+def test_no_pure_room_asks_the_calendar() -> None:
+    named = [path for path in pure_files() if "model.calendar" in path.read_text()]
+
+    assert named == []
 
 
 def test_edges_are_still_where_the_exception_says() -> None:
