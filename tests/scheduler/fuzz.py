@@ -14,7 +14,7 @@ from orchestrator.ledger import events
 from orchestrator.ledger.hours import counts_hours
 from orchestrator.ledger.records import Job
 from orchestrator.ledger.snapshot import from_plain, to_plain
-from orchestrator.ledger.state import State
+from orchestrator.ledger.state import State, ends_us
 from orchestrator.model.array import Array, Range
 from orchestrator.model.attempt import EndCause, JobState
 from orchestrator.model.capacity import Shape
@@ -312,7 +312,9 @@ class Story:
             for _ in range(self.dice.randint(0, 6)):
                 self._event()
             self.now_us += self.dice.choice((0, 1, 30, 600)) * 1_000_000
-            self._turn_month()
+            if self.state.hours is not None:
+                self._end_by_limits()
+                self._turn_month()
             self.look()
 
     def look(self) -> None:
@@ -332,10 +334,16 @@ class Story:
                 self.now_us,
             )
 
+    def _end_by_limits(self) -> None:
+        """Nothing runs on past its time limit: what it was committed for is all that it takes."""
+        for job in list(self.state.jobs.values()):
+            if job.attempt is not None and ends_us(job.attempt) <= self.now_us:
+                self._end(job, ends_us(job.attempt))
+
     def _turn_month(self) -> None:
         """As the controller does it before a pass, with months of some hours."""
         month = self.state.month
-        if self.state.hours is not None and (month is None or self.now_us >= month.ends_us):
+        if month is None or self.now_us >= month.ends_us:
             begin_us = month.ends_us if month is not None else T0
             length_us = self.dice.choice((1800, 7200, 40_000)) * 1_000_000
             ends_us = max(begin_us + length_us, self.now_us + 60_000_000)
@@ -371,13 +379,15 @@ class Story:
     def _end_one(self) -> None:
         live = [job for job in self.state.jobs.values() if job.attempt is not None]
         if live:
-            job = self.dice.choice(live)
-            assert job.attempt is not None
-            attempt = job.attempt.id
-            for part in list(job.attempt.parts):
-                self.fold(events.AttemptPartEnded(attempt, part.placement.node))
-            self.fold(events.AttemptEnded(attempt, EndCause.COMPLETED))
-            self.fold(events.JobEnded(job.id, JobState.SUCCEEDED))
+            self._end(self.dice.choice(live))
+
+    def _end(self, job: Job, t_us: int = 0) -> None:
+        assert job.attempt is not None
+        attempt = job.attempt.id
+        for part in list(job.attempt.parts):
+            self.fold(events.AttemptPartEnded(attempt, part.placement.node), "story", t_us)
+        self.fold(events.AttemptEnded(attempt, EndCause.COMPLETED), "story", t_us)
+        self.fold(events.JobEnded(job.id, JobState.SUCCEEDED), "story", t_us)
 
     def _cancel_one(self) -> None:
         waiting = [job for job in self.state.jobs.values() if job.state is JobState.WAITING]
