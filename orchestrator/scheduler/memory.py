@@ -139,13 +139,17 @@ class Memory:
         self._weighed = (state.demand.version, policy.placement)
         self.scale = Scale(
             self._tables(state, policy),
-            _code(policy, state.capacity.rows),
+            *_code(policy, state.capacity.rows),
             policy.models_ranked,
             _profiles(state),
         )
         self.lines = Lines(state)
         self.watts: Headroom | None = None  # what it left of power, with all that it has kept for jobs
         self.after: Snapshot | None = None  # what the last pass left, with all that it has kept for jobs
+        # shapes that were closed when the last pass ended: they fit nowhere but where more is free than then
+        self.asleep: Flags = np.zeros(64, bool)
+        self._grown: Rows = np.zeros(0, np.int64)  # the rows where it is, as the pass begins
+        self._grown_of: dict[int, Rows] = {}  # the same that suit, by the place of their flags
         self.quiet: tuple[int, int, Policy] | None = (
             None  # places in the logs where a pass has left no question open
         )
@@ -205,7 +209,7 @@ class Memory:
             number, found.key.shape, spec, state, self.topology, self._rows, self.scale
         )
         if number == len(self.closed):
-            for name in ("closed", "hopeless", "_asks", "_gangs", "_alone", "_plain", "_suits"):
+            for name in ("closed", "asleep", "hopeless", "_asks", "_gangs", "_alone", "_plain", "_suits"):
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate([old, np.zeros_like(old)], axis=-1))
         need = shape.need
@@ -265,20 +269,36 @@ class Memory:
             self._turns = state.capacity.turns
             self.hopeless[:] = False
 
+    def begin(self, state: State) -> None:
+        """Find where more is free than the last pass left. Called when nothing of the pass is taken yet."""
+        self._grown_of = {}
+        if self.after is None:
+            return
+        self._grown = self.after.grown(state.capacity)
+        if state.power is not None and self.watts is not None:
+            powered = state.power.room.grown(self.watts)
+            self._grown = np.union1d(self._grown, powered[state.capacity.open[powered]])
+            # Whoever lights a GPU in this pass gives room there to shares.
+            self.asleep[self._sharing()] = False
+
+    def grown(self, shape: Shape) -> Rows:
+        """The rows that suit the shape and have more free than the last pass left, or had when this one began."""
+        place = int(self._suits[shape.number])
+        found = self._grown_of.get(place)
+        if found is None:
+            found = self._grown_of[place] = self._grown[shape.eligible[self._grown]]
+        return found
+
     def wake(self, state: State) -> None:
         """Open the closed shapes of which a unit fits on a row that has more than the last pass left it with."""
         self._woken = True
         if self.after is None:
             return
-        grown = self.after.grown(state.capacity)
-        if state.power is not None and self.watts is not None:
-            powered = state.power.room.grown(self.watts)
-            grown = np.union1d(grown, powered[state.capacity.open[powered]])
-            # Whoever lights a GPU in this pass gives room there to shares.
+        if state.power is not None:
             self.closed[self._sharing()] = False
         closed = np.flatnonzero(self.closed)
-        if len(grown) and len(closed):
-            self.closed[closed[self._fits(state.capacity, closed, grown).any(axis=1)]] = False
+        if len(self._grown) and len(closed):
+            self.closed[closed[self._fits(state.capacity, closed, self._grown).any(axis=1)]] = False
 
     def _sharing(self) -> Flags:
         """The shapes of which a unit is less than a whole device."""
@@ -341,9 +361,10 @@ class Memory:
             self._woken = False
             self.after = Snapshot.of(state.capacity)
             self.watts = state.power.room.copy() if state.power is not None else None
+            self.asleep = self.closed.copy()
             return True
         self._woken, self.after = False, None
-        self.closed[:] = False
+        self.closed[:] = self.asleep[:] = False
         return False
 
     def settle(self, state: State, policy: Policy, idle: bool) -> None:
@@ -379,6 +400,7 @@ def _kinds(capacity: Capacity) -> list[Kind]:
     return [Kind(*kind, nodes=nodes) for kind, nodes in found.items()]
 
 
-def _code(policy: Policy, rows: int) -> waste.Renew:
+def _code(policy: Policy, rows: int) -> tuple[waste.Costs, waste.Renew]:
     """Compiled code pays where there are many nodes to look at."""
-    return kernel.renewing(policy.compiled and rows >= MANY_ROWS)
+    compiled = policy.compiled and rows >= MANY_ROWS
+    return kernel.best(compiled), kernel.renewing(compiled)

@@ -64,6 +64,7 @@ class Pass:
 
 def open_pass(state: State, memory: Memory, policy: Policy, now_us: int, work_budget: int) -> Pass:
     """A pass that has not looked at anything."""
+    memory.begin(state)
     out = np.zeros(len(memory.closed), bool)
     return Pass(state, memory, policy, now_us, work_budget, Statement(state), _bought(state, now_us), out)
 

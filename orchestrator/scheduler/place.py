@@ -42,17 +42,15 @@ class Levels(NamedTuple):
 def find(
     state: State, memory: Memory, shape: Shape, pools: tuple[str, ...], money: Money | None = None
 ) -> Chosen | None:
-    """Rows for the whole gang in one of these pools, or None; as far as `money` goes, where it may be short. What did
-    not fit before is counted first: that takes a tenth of the time of what it would cost where."""
-    if memory.closed[shape.number] and not _may_fit(state.capacity, memory, shape, pools):
-        return None
-    need, costs = shape.need, shape.sync(state.capacity)
-    if need.units == 1:
-        if state.power is not None and shape.lights:
-            costs = _affordable(state.power.room, state.capacity, shape, costs)
-        if money is not None:
-            costs = _paid(money, shape, costs)
-        row = _cheapest(memory, costs, shape, pools)
+    """Rows for the whole gang in one of these pools, or None; as far as `money` goes, where it may be short. A shape
+    that fitted nowhere as the last pass ended fits where more is free since, or not at all."""
+    number, one = shape.number, shape.need.units == 1
+    asleep = bool(memory.asleep[number]) and len(pools) == len(shape.pools)
+    if not (asleep and one) and (asleep or memory.closed[number]):
+        if not _may_fit(state.capacity, memory, shape, pools, asleep):
+            return None  # counting takes a tenth of the time of what it would cost where
+    if one:
+        row = _row_for_one(state, memory, shape, pools, money, memory.grown(shape) if asleep else None)
         return None if row is None else [(row, 1)]
     best: tuple[int, Chosen] | None = None
     for pool in pools:
@@ -70,8 +68,13 @@ def find(
     return best[1] if best is not None else None
 
 
-def _may_fit(capacity: Capacity, memory: Memory, shape: Shape, pools: tuple[str, ...]) -> bool:
-    """Whether some pool has as many units free as the gang wants, wherever they are."""
+def _may_fit(
+    capacity: Capacity, memory: Memory, shape: Shape, pools: tuple[str, ...], asleep: bool
+) -> bool:
+    """Whether some pool has as many units free as the gang wants, wherever they are; if it was asleep, one of them where
+    more is free than was."""
+    if asleep and not shape.units_on(capacity, memory.grown(shape)).any():
+        return False
     homes = (shape.homes(capacity, pool, memory.rows_of(pool))[0] for pool in pools)
     return any(int(shape.units_on(capacity, rows).sum()) >= shape.need.units for rows in homes)
 
@@ -82,20 +85,44 @@ def as_candidates(chosen: Chosen) -> Candidates:
     return Candidates(rows, units, np.zeros(len(rows), np.int32))
 
 
-def _affordable(room: Headroom, capacity: Capacity, shape: Shape, costs: Costs) -> Costs:
-    """The costs, but for rows whose power domains do not carry what a unit would light."""
-    rows = np.flatnonzero(costs < NO_ROOM)
+def _row_for_one(
+    state: State,
+    memory: Memory,
+    shape: Shape,
+    pools: tuple[str, ...],
+    money: Money | None,
+    few: Rows | None,
+) -> int | None:
+    """The row where a lone unit costs least: one of a few, or of all of these pools."""
+    capacity = state.capacity
+    costs = shape.sync(capacity) if few is None else shape.costs_on(capacity, few)
+    if state.power is not None and shape.lights:
+        costs = _affordable(state.power.room, capacity, shape, costs, few)
+    if money is not None:
+        costs = _paid(money, shape, costs, few)
+    if few is None:
+        return _cheapest(memory, costs, shape, pools)
+    at = int(costs.argmin()) if len(few) else -1
+    return int(few[at]) if at >= 0 and costs[at] < NO_ROOM else None
+
+
+def _affordable(
+    room: Headroom, capacity: Capacity, shape: Shape, costs: Costs, few: Rows | None
+) -> Costs:
+    """The costs of a few rows, or of all, but for those whose power domains do not carry what a unit would light."""
+    able = np.flatnonzero(costs < NO_ROOM)
+    rows = able if few is None else few[able]
     dark = room.gpus(rows) < new_gpus(shape, capacity, rows, np.ones(len(rows), np.int64))
     costs = costs.copy()
-    costs[rows[dark]] = NO_ROOM
+    costs[able[dark]] = NO_ROOM
     return costs
 
 
-def _paid(money: Money, shape: Shape, costs: Costs) -> Costs:
-    """The costs, but for rows where a unit would pass a budget."""
-    rows = np.flatnonzero(costs < NO_ROOM)
+def _paid(money: Money, shape: Shape, costs: Costs, few: Rows | None) -> Costs:
+    """The same, but for rows where a unit would pass a budget."""
+    able = np.flatnonzero(costs < NO_ROOM)
     costs = costs.copy()
-    costs[rows[money.too_dear(shape, rows)]] = NO_ROOM
+    costs[able[money.too_dear(shape, able if few is None else few[able])]] = NO_ROOM
     return costs
 
 

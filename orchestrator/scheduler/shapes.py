@@ -32,7 +32,7 @@ NO_ROOM: Final = waste.NO_FIT
 STEP_OF_MODELS: Final = 100_000_000  # micro-GPU: ten models stay below half of `NO_ROOM`
 NEVER: Final = 2 * NO_ROOM  # besides what a row costs: whatever it saves of waste, it stays without room
 MICRO: Final = 1_000_000  # micro-GPU of a device
-Costs = NDArray[np.int32]
+Costs = NDArray[np.int32] | NDArray[np.int64]
 
 
 def milli_of(size: int, memory: int) -> int:
@@ -100,6 +100,7 @@ class Scale:
     job names them, are in order of preference, and what the mix asks for of MIG profiles."""
 
     tables: Tables
+    costs: waste.Costs
     renew: waste.Renew
     ranked: bool = False
     mig: Weights = ()
@@ -269,19 +270,34 @@ class Shape:
             self.seen = capacity.touches
         return self.costs
 
+    def costs_on(self, capacity: Capacity, rows: Rows) -> Costs:
+        """The same on a few open rows that suit it, whatever is remembered of them."""
+        found = self.scale.costs(self.scale.tables, capacity, self.ask, rows)
+        more = self._besides_on(capacity, rows)
+        return found if more is None else np.minimum(found + more, NO_ROOM)
+
     def _besides(self, capacity: Capacity) -> Rows | None:
         """What a unit costs besides its waste, right on the rows that have changed; None if nothing."""
         if self.mig is None and not self.need.exclusive and not self.plain:
             return self.less_liked
         rows = np.flatnonzero((capacity.touched[: capacity.rows] > self.seen) & self.eligible)
-        found = np.zeros(capacity.rows, np.int64) if self.less_liked is None else self.less_liked.copy()
+        found = np.zeros(capacity.rows, np.int64)
+        found[rows] = self._besides_on(capacity, rows)
+        return found
+
+    def _besides_on(self, capacity: Capacity, rows: Rows) -> Rows | None:
+        """The same on these rows."""
+        liked = self.less_liked[rows] if self.less_liked is not None else None
+        if self.mig is None and not self.need.exclusive and not self.plain:
+            return liked
+        found = np.zeros(len(rows), np.int64) if liked is None else liked
         if self.mig is not None:
-            found[rows] += self.mig.costs(capacity, rows, self.scale.mig)
+            found += self.mig.costs(capacity, rows, self.scale.mig)
         if self.need.exclusive:  # the others of the node's devices are idle as well
-            found[rows] += capacity.gpus[rows].astype(np.int64) * MICRO
-            found[rows[capacity.parts[rows] > 0]] = NEVER
+            found += capacity.gpus[rows].astype(np.int64) * MICRO
+            found[capacity.parts[rows] > 0] = NEVER
         if self.plain:
-            found[rows[~self.plain_fits(capacity, rows)]] = NEVER
+            found[~self.plain_fits(capacity, rows)] = NEVER
         return found
 
     def fits(self, capacity: Free, rows: Rows) -> Flags:
