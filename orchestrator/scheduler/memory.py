@@ -317,7 +317,7 @@ class Memory:
         )
         fits: Flags = np.array([flags[rows] for flags in self._eligible])[self._suits[numbers]]
         for asks, here in zip(self._asks[:, numbers], have, strict=True):
-            fits &= here >= asks[:, None]
+            fits &= here.astype(np.int64) >= asks[:, None]
         return fits
 
     def no_easier(self, shape: Shape) -> Rows:

@@ -32,7 +32,7 @@ NO_ROOM: Final = waste.NO_FIT
 STEP_OF_MODELS: Final = 100_000_000  # micro-GPU: ten models stay below half of `NO_ROOM`
 NEVER: Final = 2 * NO_ROOM  # besides what a row costs: whatever it saves of waste, it stays without room
 MICRO: Final = 1_000_000  # micro-GPU of a device
-Costs = NDArray[np.int32] | NDArray[np.int64]
+Costs = NDArray[np.int32]
 
 
 def milli_of(size: int, memory: int) -> int:
@@ -274,15 +274,16 @@ class Shape:
         """The same on a few open rows that suit it, whatever is remembered of them."""
         found = self.scale.costs(self.scale.tables, capacity, self.ask, rows)
         more = self._besides_on(capacity, rows)
-        return found if more is None else np.minimum(found + more, NO_ROOM)
+        return (found if more is None else np.minimum(found + more, NO_ROOM)).astype(np.int32)
 
     def _besides(self, capacity: Capacity) -> Rows | None:
         """What a unit costs besides its waste, right on the rows that have changed; None if nothing."""
         if self.mig is None and not self.need.exclusive and not self.plain:
             return self.less_liked
         rows = np.flatnonzero((capacity.touched[: capacity.rows] > self.seen) & self.eligible)
-        found = np.zeros(capacity.rows, np.int64)
-        found[rows] = self._besides_on(capacity, rows)
+        found, more = np.zeros(capacity.rows, np.int64), self._besides_on(capacity, rows)
+        if more is not None:
+            found[rows] = more
         return found
 
     def _besides_on(self, capacity: Capacity, rows: Rows) -> Rows | None:
@@ -338,8 +339,9 @@ class Shape:
         """How many units fit on each of these rows now: one at most where they are spread. Not `kept`: as if nothing
         were kept for GPUs."""
         need = self.need
-        most = 1 if need.spread else need.units
-        units = np.full(len(rows), most, np.int64)
+        if kept and (need.spread or need.units == 1):
+            return self.fits(capacity, rows).astype(np.int64)
+        units = np.full(len(rows), 1 if need.spread else need.units, np.int64)
         if self.mig is not None:
             units = np.minimum(units, self.mig.units_on(capacity, rows))
         elif need.gpus:

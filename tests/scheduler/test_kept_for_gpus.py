@@ -112,3 +112,18 @@ def test_another_rule_in_the_file_counts_from_then_on() -> None:
     stage.end(small[4])
     assert started(stage, [late]) == 1
     check_state(stage.state)
+
+
+def test_what_such_work_gives_back_is_seen_though_others_take_as_many_cores_in_the_same_pass() -> None:
+    """The node has no more cores free than before, and yet there is more that work without GPUs may have."""
+    gpu = pool("gpu", 1, 4, 32, keep_cores_per_gpu=4)
+    stage = Stage(cluster(gpu, pool("big", 1, 8, 32, keep_cores_per_gpu=4)), kept=1)
+    first, large, mine = stage.submit(cpu(16)), stage.submit(job(gpus=8, cores=1)), stage.submit(cpu(16))
+    assert started(stage, [first, large, mine]) == 2
+    stage.end(first)
+    stage.submit(job(gpus=1, cores=16, priority=10))
+    stage.submit(
+        job(gpus=8, cores=1, priority=5)
+    )  # nodes are kept for it, and nobody behind it is tried for nothing
+    assert started(stage, [mine]) == 1
+    check_state(stage.state)
