@@ -22,13 +22,15 @@ class Special:
     """What only some jobs have. `run_on`: run times in microseconds by GPU model, in place of the plain one. A rank
     fails `fail_after_us` after each start (0: none does), in the first `fail_attempts` attempts only (0: in all).
     `launch_us` is from the decision to the first process (None: as for all jobs). `sooner_us`: how much sooner than its
-    last node each node of the gang is free, in the order of its placements (empty: all are free at once)."""
+    last node each node of the gang is free, in the order of its placements (empty: all are free at once). `decide_us`:
+    what a pass takes that starts it before all others (None: as the trace says)."""
 
     run_on: tuple[tuple[str, int], ...] = ()
     fail_after_us: int = 0
     fail_attempts: int = 0
     launch_us: int | None = None
     sooner_us: tuple[int, ...] = ()
+    decide_us: int | None = None
 
     def fails(self, attempt: int) -> bool:
         """Whether that attempt is one that fails."""
@@ -41,7 +43,7 @@ PLAIN = Special()
 @dataclass(slots=True)
 class Trace:
     """Jobs by index, in order of arrival. `names` has those that the trace itself gives its jobs, or nothing.
-    `decide_us` is what a controller took from a fact to the decisions that followed."""
+    `decide_us` is what a controller takes from a fact to the decisions that follow, where the job does not say it."""
 
     shapes: list[JobSpec] = field(default_factory=list)
     owners: list[Owner] = field(default_factory=list)

@@ -89,6 +89,7 @@ def scaled(trace: Trace, scale: float) -> Trace:
                 fail_after_us=round(one.fail_after_us / scale),
                 launch_us=None if one.launch_us is None else round(one.launch_us / scale),
                 sooner_us=tuple(round(us / scale) for us in one.sooner_us),
+                decide_us=None if one.decide_us is None else round(one.decide_us / scale),
             )
             for index, one in trace.special.items()
         },

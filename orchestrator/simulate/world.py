@@ -241,9 +241,10 @@ class World:
         decisions = core.decide(self.state, self.policy, now_us, self.settings.work_budget, reporter)
         self.book.pass_ns.append(core.clock_ns() - begun)
         self.book.passes += 1
-        self.now_us += self.trace.decide_us
+        starts = [one for one in decisions if isinstance(one, Start)]
+        self.now_us += self._took_us(starts)
         self._batch = self.state.seq + 1
-        started = [lives.start(self, one) for one in decisions if isinstance(one, Start)]
+        started = [lives.start(self, one) for one in starts]
         self._batch = self.state.seq + 1
         for life in started:
             lives.launch(self, life)
@@ -251,3 +252,13 @@ class World:
         self.stirred = reporter.left_over
         if self.stirred:
             self._pass_us = self._grid_us(self.now_us + (1 if self.settings.grid_us else 0))
+
+    def _took_us(self, starts: list[Start]) -> int:
+        """What the controller takes for such a pass. One that starts nothing is over at once: what it kept waiting was
+        recorded with that wait."""
+        if not starts:
+            return 0
+        special = self.trace.special.get(self.index_of[starts[0].attempt.job])
+        if special is None or special.decide_us is None:
+            return self.trace.decide_us
+        return special.decide_us

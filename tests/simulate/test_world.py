@@ -174,6 +174,15 @@ def test_what_falls_due_while_a_pass_is_made_waits_for_its_end() -> None:
     assert world.book.passes == 5
 
 
+def test_a_pass_takes_as_long_as_its_first_start_says() -> None:
+    """And one that starts nothing, as at 10 s and at 13 s, keeps nothing waiting."""
+    slow, quick = Special(decide_us=2 * S), Special(decide_us=S)
+    jobs = trace((0, 10, job(gpus=8), slow), (1, 3, job(gpus=8), quick), (1, 1, job(gpus=1), quick))
+    jobs.decide_us = 5 * S
+
+    assert starts(played(ONE, jobs)) == [2, 13, 17]
+
+
 def test_what_can_never_run_is_refused() -> None:
     world = played(ONE, trace((5, 1, job(gpus=9)), (5, 1, job(gpus=1, queue="nowhere")), (5, 1, job(gpus=1))))
 
