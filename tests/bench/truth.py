@@ -44,7 +44,7 @@ class Planned(NamedTuple):
 
 def main() -> None:
     """Real runs of the same jobs under two policies, and what the first one's ledger says of the others."""
-    options = Options(JOBS=200, NODES=8, GPUS=8, LOAD=1.5, RUN=5.0, KEPT=8, OTHER=0, TIMES=1, SEED=1, KEEP="")
+    options = Options(JOBS=200, NODES=8, GPUS=8, LOAD=3.0, RUN=5.0, KEPT=8, OTHER=0, TIMES=1, SEED=1, KEEP="")
     plan = planned(options)
     say(f"{len(plan)} jobs within {plan[-1].at_s:.0f} s")
     with workplace() as folder:
@@ -61,15 +61,22 @@ def main() -> None:
         for other in others:
             _tell(figures, case, predicted, _measured(other))
         for other in others[1:]:
-            _tell(figures, f"{case}/chance", _measured(other), _measured(others[0]))
+            _tell(figures, f"{case}/chance", _measured(other), _measured(others[0]), ("later", "first"))
 
 
-def _tell(figures: Figures, case: str, predicted: Spread, measured: Spread) -> None:
-    for name, found, real in (("mean", predicted.mean, measured.mean), ("p95", predicted.p95, measured.p95)):
+def _tell(
+    figures: Figures,
+    case: str,
+    one: Spread,
+    other: Spread,
+    names: tuple[str, str] = ("predicted", "measured"),
+) -> None:
+    """Mean and p95 of both, and how many times the other's the one is."""
+    for name, found, real in (("mean", one.mean, other.mean), ("p95", one.p95, other.p95)):
         if not found or not real:
             raise Failed(f"{case}: nobody waited")
-        figures.emit(f"{case}/{name}/predicted", found, "s")
-        figures.emit(f"{case}/{name}/measured", real, "s")
+        figures.emit(f"{case}/{name}/{names[0]}", found, "s")
+        figures.emit(f"{case}/{name}/{names[1]}", real, "s")
         figures.emit(f"{case}/{name}/ratio", found / real, "times")
 
 

@@ -14,10 +14,10 @@ from orchestrator.scheduler import Policy
 from orchestrator.simulate.faults import TraceError
 from orchestrator.simulate.trace import Special, Trace
 from orchestrator.simulate.trace_csv import COLUMNS
-from orchestrator.simulate.traces import load_trace
+from orchestrator.simulate.traces import load_trace, scaled
 from orchestrator.wire.policy import PolicyDocument
-from tests.builders import cluster, queue
-from tests.simulate.stories import S
+from tests.builders import cluster, job, queue
+from tests.simulate.stories import S, trace
 
 SPEC = cluster(queues=(queue("first"), queue("queue7")))
 GIB = 1 << 30
@@ -129,6 +129,16 @@ def test_a_time_scale_divides_all_times(tmp_path: Path) -> None:
 
     assert (trace.submit_us[0], trace.run_us[0], trace.spec(0).time_limit_s) == (10 * S, 5 * S, 60)
     assert trace.special[0].fail_after_us == 2 * S
+
+
+def test_a_time_scale_divides_what_a_ledger_says_of_single_jobs() -> None:
+    recorded = trace(
+        (0, 9, job(), Special(launch_us=4 * S, sooner_us=(2 * S, 0), decide_us=S)), (0, 9, job())
+    )
+
+    found = scaled(recorded, 2).special
+
+    assert found == {0: Special(launch_us=2 * S, sooner_us=(S, 0), decide_us=S // 2)}
 
 
 @pytest.mark.parametrize(
