@@ -1,8 +1,9 @@
 """`make bench-truth`: whether the simulator predicts waits that are then measured on a local cluster.
 
 Comes in: BENCH_JOBS, BENCH_NODES, BENCH_GPUS, BENCH_LOAD, BENCH_RUN (mean seconds), BENCH_KEPT and BENCH_OTHER
-(kept_jobs of the two policies), BENCH_TIMES (real runs of the second), BENCH_SEED, BENCH_KEEP (a folder for the
-ledgers). Goes out: figures as JSON lines. Called by: the Makefile. docs/benchmarks.md says what each figure is.
+(kept_jobs of the two policies), BENCH_TIMES (real runs of the second), BENCH_DEALS (predictions with latencies dealt
+anew), BENCH_SEED, BENCH_KEEP (a folder for the ledgers). Goes out: figures as JSON lines. Called by: the Makefile.
+docs/benchmarks.md says what each figure is.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from statistics import fmean, pstdev
 from typing import NamedTuple
 
 from orchestrator import spec
 from orchestrator.ledger import events
 from orchestrator.ledger.events import Event, from_stored
 from orchestrator.model.cluster import ClusterSpec
+from orchestrator.model.job import Request
 from orchestrator.scheduler import policy_of
 from orchestrator.simulate.metrics import Spread, spread, summary
 from orchestrator.simulate.settings import Settings
+from orchestrator.simulate.trace import PLAIN, Trace
 from orchestrator.simulate.trace_ledger import read_ledger
 from orchestrator.simulate.world import World
 from orchestrator.store.recorded import Recorded
@@ -44,7 +48,9 @@ class Planned(NamedTuple):
 
 def main() -> None:
     """Real runs of the same jobs under two policies, and what the first one's ledger says of the others."""
-    options = Options(JOBS=200, NODES=8, GPUS=8, LOAD=3.0, RUN=5.0, KEPT=8, OTHER=0, TIMES=1, SEED=1, KEEP="")
+    options = Options(
+        JOBS=200, NODES=8, GPUS=8, LOAD=3.0, RUN=5.0, KEPT=8, OTHER=0, TIMES=1, DEALS=8, SEED=1, KEEP=""
+    )
     plan = planned(options)
     say(f"{len(plan)} jobs within {plan[-1].at_s:.0f} s")
     with workplace() as folder:
@@ -60,6 +66,11 @@ def main() -> None:
         predicted = _predicted(first, cluster, options.count("OTHER"))
         for other in others:
             _tell(figures, case, predicted, _measured(other))
+        dealt = [
+            _predicted(first, cluster, options.count("OTHER"), Random(number))
+            for number in range(options.count("DEALS"))
+        ]
+        _tell_dealt(figures, f"{case}/dealt", dealt)
         for other in others[1:]:
             _tell(figures, f"{case}/chance", _measured(other), _measured(others[0]), ("later", "first"))
 
@@ -78,6 +89,15 @@ def _tell(
         figures.emit(f"{case}/{name}/{names[0]}", found, "s")
         figures.emit(f"{case}/{name}/{names[1]}", real, "s")
         figures.emit(f"{case}/{name}/ratio", found / real, "times")
+
+
+def _tell_dealt(figures: Figures, case: str, dealt: list[Spread]) -> None:
+    """What predictions differ by that chance alone tells apart: their mean, the deviation as a part of it."""
+    for name, found in (("mean", [one.mean for one in dealt]), ("p95", [one.p95 for one in dealt])):
+        waits = [wait for wait in found if wait]
+        if waits:
+            figures.emit(f"{case}/{name}/predicted", fmean(waits), "s")
+            figures.emit(f"{case}/{name}/deviation", pstdev(waits) / fmean(waits), "part")
 
 
 def planned(options: Options) -> list[Planned]:
@@ -150,14 +170,28 @@ def _measured(recorded: list[Event]) -> Spread:
     return spread(started_us[job] - at_us for job, at_us in submitted_us.items() if job in started_us)
 
 
-def _predicted(recorded: list[Event], cluster: ClusterSpec, kept: int) -> Spread:
+def _predicted(recorded: list[Event], cluster: ClusterSpec, kept: int, dice: Random | None = None) -> Spread:
+    """What the simulator says; with dice, as if each job had had the latencies of another."""
     found = read_ledger(recorded)
     if found.left_out:
         raise Failed(f"{found.left_out} jobs did not run to their end")
     policy = replace(policy_of(cluster), kept=kept)
-    world = World(cluster, found.trace, policy, Settings(commitments=False))
+    trace = _dealt(found.trace, dice) if dice is not None else found.trace
+    world = World(cluster, trace, policy, Settings(commitments=False))
     world.run()
     return summary(world).wait
+
+
+def _dealt(trace: Trace, dice: Random) -> Trace:
+    """The same jobs, with launches, passes and ends of nodes dealt anew among those that ask for the same."""
+    alike: dict[Request, list[int]] = {}
+    for index in range(len(trace)):
+        alike.setdefault(trace.spec(index).request, []).append(index)
+    special = {}
+    for jobs in alike.values():
+        for index, other in zip(jobs, dice.sample(jobs, len(jobs)), strict=True):
+            special[index] = trace.special.get(other, PLAIN)
+    return replace(trace, special=special)
 
 
 if __name__ == "__main__":
