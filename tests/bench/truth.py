@@ -49,7 +49,7 @@ class Planned(NamedTuple):
 def main() -> None:
     """Real runs of the same jobs under two policies, and what the first one's ledger says of the others."""
     options = Options(
-        JOBS=200, NODES=8, GPUS=8, LOAD=3.0, RUN=5.0, KEPT=8, OTHER=0, TIMES=1, DEALS=8, SEED=1, KEEP=""
+        JOBS=200, NODES=8, GPUS=8, LOAD=3.0, RUN=5.0, KEPT=0, OTHER=8, TIMES=1, DEALS=8, SEED=1, KEEP=""
     )
     plan = planned(options)
     say(f"{len(plan)} jobs within {plan[-1].at_s:.0f} s")
