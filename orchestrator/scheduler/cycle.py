@@ -7,7 +7,7 @@ is derived from the rest. Called by: controller/loop and simulate.
 
 from __future__ import annotations
 
-from orchestrator.ledger.state import State, class_key
+from orchestrator.ledger.state import State
 from orchestrator.model.base import Word
 from orchestrator.model.decisions import Decision, Reporter
 from orchestrator.scheduler import refuse
@@ -15,7 +15,7 @@ from orchestrator.scheduler.memory import memory_of
 from orchestrator.scheduler.one_pass import Pass, open_pass
 from orchestrator.scheduler.order import Line, Turn
 from orchestrator.scheduler.policy import Policy
-from orchestrator.scheduler.starting import open_pools, try_start
+from orchestrator.scheduler.starting import close_filled, open_pools, try_start
 from orchestrator.scheduler.waits import NOBODY, Stopped, Waits
 
 
@@ -31,6 +31,10 @@ class Round(Word):
 ROUNDS = (
     Round.GUARANTEED,  # what stays within its queue's guarantee goes first: no borrower may keep it waiting
     Round.EVERYBODY,  # then whatever fits: no device stays idle for a queue that asks for nothing
+)
+
+FILLED = (
+    8  # rows that starts have taken of: before so many it costs more to look whom they leave out than to try
 )
 
 
@@ -70,15 +74,16 @@ def _play(run: Pass, which: Round) -> None:
         return
     memory.doubt_hopeless(run.state)
     memory.lines.recall(run.state, run.now_us)
-    awaited = _awaited(run)
-    memory.hopeless[awaited] = False  # what comes for a job is kept for it, whatever hope there is
+    memory.hopeless[run.awaited] = False  # what comes for a job is kept for it, whatever hope there is
     turn = Turn(memory.lines, run.policy, memory.hopeless, guaranteed)
     passed: list[tuple[Line, int]] = []  # those who may go to other pools when it is not about guarantees
     while run.probes > 0:
         if not run.keeps and turn.closed is memory.hopeless:
             memory.wake(run.state)
-            memory.closed[awaited] = False
+            memory.closed[run.awaited] = False
             turn.closed = memory.closed
+        if len(run.filled) >= FILLED:
+            close_filled(run)
         found = turn.next()
         if found is None:
             break
@@ -90,10 +95,3 @@ def _play(run: Pass, which: Round) -> None:
             passed.append(found)
     for line, cell in passed:
         line.stopped[cell] = False
-
-
-def _awaited(run: Pass) -> list[int]:
-    """The numbers of the shapes of jobs for which nodes were bought, as far as they wait."""
-    jobs, shapes = run.state.jobs, run.memory.shapes
-    keys = (class_key(jobs[job].spec, jobs[job].owner.name).shape for job in run.bought if job in jobs)
-    return [shapes[key].number for key in keys if key in shapes]

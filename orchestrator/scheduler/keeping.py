@@ -32,7 +32,7 @@ def keep_for(run: Pass, line: Line, cell: int, shape: Shape, pools: tuple[str, .
             return  # power would not carry it if nothing else ran: nobody is kept from nodes for its sake
     rows = earliest.nodes_for(state, memory, shape, pools, _flags(run, run.kept))
     if not rows and not (run.kept and earliest.nodes_for(state, memory, shape, pools, _flags(run, []))):
-        memory.hopeless[shape.number] |= len(pools) == len(shape.pools)
+        _give_up(run, shape, pools)
         return
     run.blocked += 1
     if not rows:
@@ -62,7 +62,14 @@ def _keep_for_groups(run: Pass, line: Line, cell: int, shape: Grouped, ways: tup
         wanted = groups.amounts_of(run, shape, rows) + hours.asked(run, line, cell, shape.milli)
         _take(run, line, cell, [row for row, _ in rows], parts, wanted)
     elif certain:
-        run.memory.hopeless[shape.number] |= len(ways) == len(shape.pools)
+        _give_up(run, shape, ways)
+
+
+def _give_up(run: Pass, shape: Shape, pools: tuple[str, ...]) -> None:
+    """It would not fit if nothing else ran: nobody of the shape is tried until more nodes open, but those that nodes
+    were bought for, each of which has its own kept."""
+    if len(pools) == len(shape.pools) and shape.number not in run.awaited:
+        run.memory.hopeless[shape.number] = True
 
 
 def keep_bought(run: Pass, line: Line, cell: int, shape: Shape) -> None:

@@ -6,13 +6,14 @@ Comes in: State, `Policy`, the time, a work budget. Goes out: `Pass`. Called by:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from orchestrator.ledger.capacity import Flags
 from orchestrator.ledger.limits import Amounts
-from orchestrator.ledger.state import ClassKey, State
+from orchestrator.ledger.state import ClassKey, State, class_key
 from orchestrator.ledger.statement import Statement
 from orchestrator.model.attempt import Placement
 from orchestrator.model.decisions import Decision
@@ -44,11 +45,13 @@ class Pass:
     probes: int  # that are left
     statement: Statement
     bought: dict[int, list[str]]  # job -> nodes that were bought for it
+    awaited: list[int]  # the numbers of the shapes of those jobs
     out: Flags  # shapes, by number, that fit nowhere any more
     decisions: list[Decision] = field(default_factory=list)
     told: dict[ClassKey, Reason] = field(default_factory=dict)  # reasons that do not follow from what is free
     kept: list[Kept] = field(default_factory=list)
     news: bool = False  # whether it was the first to close some shape
+    filled: list[int] = field(default_factory=list)  # rows that starts have taken of, not yet looked at
     blocked: int = 0  # jobs that nodes were kept for, or that none could be kept for
 
     @property
@@ -66,7 +69,9 @@ def open_pass(state: State, memory: Memory, policy: Policy, now_us: int, work_bu
     """A pass that has not looked at anything."""
     memory.begin(state)
     out = np.zeros(len(memory.closed), bool)
-    return Pass(state, memory, policy, now_us, work_budget, Statement(state), _bought(state, now_us), out)
+    bought = _bought(state, now_us)
+    awaited = _shapes_of(state, memory, bought)
+    return Pass(state, memory, policy, now_us, work_budget, Statement(state), bought, awaited, out)
 
 
 def _bought(state: State, now_us: int) -> dict[int, list[str]]:
@@ -76,3 +81,10 @@ def _bought(state: State, now_us: int) -> dict[int, list[str]]:
         if fleet.intent.job and now_us < fleet.intent.until_us:
             found.setdefault(fleet.intent.job, []).extend(one.node for one in fleet.instances)
     return found
+
+
+def _shapes_of(state: State, memory: Memory, jobs: Iterable[int]) -> list[int]:
+    """The numbers of the shapes of these jobs, as far as they wait."""
+    there = (state.jobs[job] for job in jobs if job in state.jobs)
+    keys = (class_key(job.spec, job.owner.name).shape for job in there)
+    return [memory.shapes[key].number for key in keys if key in memory.shapes]

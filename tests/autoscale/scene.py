@@ -113,6 +113,7 @@ class Scene(Fold):
         self(events.ClusterNamed("k3j9x0q2m5a7"), "cluster")
         self.offers = offers if offers is not None else (offer(), offer(zone="us-east-1b"))
         self.policy = Policy()
+        self.scheduling = SchedulerPolicy()
         self.now_us = T0
         self.made = 0
         self.waits: Reasons = Stopped(reason("wait.next-pass"))
@@ -130,7 +131,7 @@ class Scene(Fold):
     def look(self, budget: int = 10_000) -> tuple[CapacityDecision, ...]:
         """Both passes; starts are recorded, decisions about capacity are not. State must be as before."""
         told = Told()
-        for start in schedule(self.state, SchedulerPolicy(), self.now_us, budget, told):
+        for start in schedule(self.state, self.scheduling, self.now_us, budget, told):
             job = start.attempt.job
             self(
                 events.AttemptAllocated(

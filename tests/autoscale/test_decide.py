@@ -16,8 +16,9 @@ from orchestrator.model.cluster import ClusterSpec, Queue, QueueLimits, Storage,
 from orchestrator.model.decisions import Buy
 from orchestrator.model.job import JobSpec, Workload
 from orchestrator.model.node import Contact, Mark, MarkKind
+from orchestrator.scheduler import Policy as SchedulerPolicy
 from tests.autoscale.scene import SECOND, Scene, budget, elastic, hybrid, kinds, offer
-from tests.builders import T0, job, pool
+from tests.builders import ALICE, BOB, T0, job, pool
 
 HOUR_S = 3600
 GANG_OF_4 = job(nodes=4, gpus=8)
@@ -388,6 +389,21 @@ def test_coming_nodes_are_kept_for_their_job() -> None:
     assert scene.state.jobs[second].attempt is not None, (
         "an intent's time is over: nobody waits behind it for ever"
     )
+
+
+@pytest.mark.parametrize("kept", [0, 8])
+def test_each_of_two_equal_gangs_has_its_own_nodes_kept(kept: int) -> None:
+    """Of two people: that the first of them does not fit yet does not open the other's nodes to those behind."""
+    scene = Scene(hybrid(elastic(most=8)))
+    scene.scheduling = SchedulerPolicy(kept=kept)
+    for owner in (ALICE, BOB):
+        scene.submit(job(nodes=3, gpus=8), owner)
+    nodes = [*scene.bought(ready=False), *scene.bought(ready=False)]
+    small = [scene.submit(job(gpus=1)) for _ in range(3)]
+    scene.join(*(intent.instances[0].node for intent in scene.state.fleets.values()))
+    scene.look()
+    assert len(nodes) == 6
+    assert [scene.state.jobs[one].attempt for one in small] == [None] * 3
 
 
 def test_a_gang_with_a_node_lacking_is_bought_that_one_alone() -> None:
