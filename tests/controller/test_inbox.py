@@ -51,6 +51,21 @@ def test_the_more_nodes_tell_the_fewer_submits_come_with_it() -> None:
     assert [first(others) for others in (0, 3, 6, 50)] == [8, 5, 2, 2]
 
 
+def test_of_a_crowd_of_submits_a_part_comes_in_though_it_is_more() -> None:
+    """Whatever else there is; so a thousand are in after as many batches as it takes to halve them a few times."""
+    crowd = [submit(number) for number in range(1000)]
+    news = [told(number) for number in range(50)]
+
+    found = batches([*crowd, *news], 2000, 8)
+
+    counts = [sum(isinstance(command, Submit) for command in batch) for batch in found]
+    assert found[0][62:] == news
+    assert counts[:2] == [62, 58]
+    assert counts[-1] <= 8
+    assert len(found) <= 60
+    assert [command for batch in found for command in batch if isinstance(command, Submit)] == crowd
+
+
 def test_each_line_keeps_its_order_and_nothing_is_lost() -> None:
     mixed = [told(n) if n % 3 else submit(n) for n in range(20)]
 
