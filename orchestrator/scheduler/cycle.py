@@ -15,7 +15,7 @@ from orchestrator.scheduler.memory import memory_of
 from orchestrator.scheduler.one_pass import Pass, open_pass
 from orchestrator.scheduler.order import Line, Turn
 from orchestrator.scheduler.policy import Policy
-from orchestrator.scheduler.starting import close_filled, open_pools, try_start
+from orchestrator.scheduler.starting import open_pools, try_start
 from orchestrator.scheduler.waits import NOBODY, Stopped, Waits
 
 
@@ -31,10 +31,6 @@ class Round(Word):
 ROUNDS = (
     Round.GUARANTEED,  # what stays within its queue's guarantee goes first: no borrower may keep it waiting
     Round.EVERYBODY,  # then whatever fits: no device stays idle for a queue that asks for nothing
-)
-
-FILLED = (
-    8  # rows that starts have taken of: before so many it costs more to look whom they leave out than to try
 )
 
 
@@ -82,8 +78,6 @@ def _play(run: Pass, which: Round) -> None:
             memory.wake(run.state)
             memory.closed[run.awaited] = False
             turn.closed = memory.closed
-        if len(run.filled) >= FILLED:
-            close_filled(run)
         found = turn.next()
         if found is None:
             break

@@ -25,7 +25,6 @@ from orchestrator.ledger.state import JobClass, ShapeKey, State
 from orchestrator.ledger.topology import Topology
 from orchestrator.model.cluster import Preset as PresetWord
 from orchestrator.scheduler import kernel, waste
-from orchestrator.scheduler.awake import ASLEEP, Awake
 from orchestrator.scheduler.ends import Ends
 from orchestrator.scheduler.grouped import Grouped
 from orchestrator.scheduler.mig import Weights, weights_of
@@ -151,8 +150,6 @@ class Memory:
         self.asleep: Flags = np.zeros(64, bool)
         self._grown: Rows = np.zeros(0, np.int64)  # the rows where it is, as the pass begins
         self._grown_of: dict[int, Rows] = {}  # the same that suit, by the place of their flags
-        self._awake = ASLEEP
-        self._by_number: list[Shape] = []
         self.quiet: tuple[int, int, Policy] | None = (
             None  # places in the logs where a pass has left no question open
         )
@@ -211,7 +208,6 @@ class Memory:
         shape = self.shapes[found.key.shape] = kind(
             number, found.key.shape, spec, state, self.topology, self._rows, self.scale
         )
-        self._by_number.append(shape)
         if number == len(self.closed):
             for name in ("closed", "asleep", "hopeless", "_asks", "_gangs", "_alone", "_plain", "_suits"):
                 old = getattr(self, name)
@@ -275,7 +271,7 @@ class Memory:
 
     def begin(self, state: State) -> None:
         """Find where more is free than the last pass left. Called when nothing of the pass is taken yet."""
-        self._grown_of, self._awake = {}, ASLEEP
+        self._grown_of = {}
         if self.after is None:
             return
         self._grown = self.after.grown(state.capacity)
@@ -301,19 +297,8 @@ class Memory:
         if state.power is not None:
             self.closed[self._sharing()] = False
         closed = np.flatnonzero(self.closed)
-        fits = self._fits(state.capacity, closed, self._grown)
-        woken = fits.any(axis=1)
-        self.closed[closed[woken]] = False
-        self._awake = Awake(closed[woken], self._grown, fits[woken])
-
-    def filled(self, capacity: Capacity, rows: Rows) -> list[Shape]:
-        """Of the shapes that woke those that fit nowhere any more, now that these rows have less."""
-        awake = self._awake
-        rows = awake.known(rows)
-        if not len(rows):
-            return []
-        numbers = awake.lose(rows, self._fits(capacity, awake.numbers, rows))
-        return [self._by_number[number] for number in numbers[~self.closed[numbers]].tolist()]
+        if len(self._grown) and len(closed):
+            self.closed[closed[self._fits(state.capacity, closed, self._grown).any(axis=1)]] = False
 
     def _sharing(self) -> Flags:
         """The shapes of which a unit is less than a whole device."""
@@ -332,7 +317,7 @@ class Memory:
         )
         fits: Flags = np.array([flags[rows] for flags in self._eligible])[self._suits[numbers]]
         for asks, here in zip(self._asks[:, numbers], have, strict=True):
-            fits &= here.astype(np.int64) >= asks[:, None]
+            fits &= here >= asks[:, None]
         return fits
 
     def no_easier(self, shape: Shape) -> Rows:

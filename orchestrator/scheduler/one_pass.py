@@ -51,7 +51,6 @@ class Pass:
     told: dict[ClassKey, Reason] = field(default_factory=dict)  # reasons that do not follow from what is free
     kept: list[Kept] = field(default_factory=list)
     news: bool = False  # whether it was the first to close some shape
-    filled: list[int] = field(default_factory=list)  # rows that starts have taken of, not yet looked at
     blocked: int = 0  # jobs that nodes were kept for, or that none could be kept for
 
     @property

@@ -63,29 +63,22 @@ class Bound(NamedTuple):
         return (bool(self.pools) and pool not in self.pools) or ask <= max(self.left(), 0)
 
 
-class _Open(NamedTuple):
-    """Cells of a line, with their keys and the numbers of their shapes."""
-
-    keys: NDArray[np.int64]
-    cells: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-
-
 class Line:
     """The waiting jobs of one scope. The columns have an entry for each cell."""
 
     __slots__ = (
-        "_at",
+        "_few",
         "_open",
         "_open_of",
-        "_shapes",
         "asks",
+        "best",
         "bounds",
         "branch",
         "cells",
         "classes",
         "coming",
         "count",
+        "dirty",
         "hours",
         "keys",
         "limited",
@@ -129,12 +122,13 @@ class Line:
         self.classes: list[JobClass] = []
         self.taken: dict[int, int] = {}  # cell -> jobs that this pass has started
         self.past = 0  # milli-GPU-seconds used of late
-        self._shapes: list[tuple[int, int, int]] = []  # ask, pool and number of each cell
+        self.best = -1  # the cell that is first, if not dirty; -1: none
+        self.dirty = True
+        # Ask, pool and number of each cell, if they are few.
+        self._few: list[tuple[int, int, int]] | None = None
         self._look_at_pools()
-        # Of cells that might start when last looked at: their keys (NEVER: no more), themselves, their shapes.
-        self._open = _Open(self.keys, self.keys, self.keys)
-        self._open_of: Flags | None = None  # the flags of closed shapes that were looked at for it
-        self._at = 0  # the place among these of the cell that is first
+        self._open = self.keys  # NEVER for cells that may not start
+        self._open_of: Flags | None = None  # the flags of closed shapes for which it is kept up to date
 
     def put(self, found: JobClass, shape: Shape, pool: int) -> bool:
         """The class waits here, its first job is another one now, or it has none any more; whether that is news: who
@@ -164,8 +158,11 @@ class Line:
             for name, column in zip(("keys", "asks", "pools", "numbers"), new, strict=True):
                 setattr(self, name, np.concatenate([getattr(self, name), np.array(column, np.int64)]))
             self.stopped = np.zeros(self.count, bool)
-            self._shapes += [(ask, pool, number) for _, ask, pool, number in self.coming]
             self.coming = []
+            self._few = None
+            if self.count <= _FEW:
+                asks, pools, numbers = self.asks.tolist(), self.pools.tolist(), self.numbers.tolist()
+                self._few = list(zip(asks, pools, numbers, strict=True))
             self._look_at_pools()
 
     def _look_at_pools(self) -> None:
@@ -179,38 +176,52 @@ class Line:
 
     def first(self, closed: Flags, guaranteed: bool) -> int:
         """The cell of the first job that limits let start and whose shape is not closed; -1 if there is none."""
+        if not self.dirty and (self.best < 0 or self._may(self.best, closed, guaranteed)):
+            return self.best
+        if self._few is not None and (self.bounds or guaranteed):  # else one mask serves the whole round
+            self.best = self._first_of_few(self._few, closed, guaranteed)
+            self.dirty = False
+            return self.best
         if self._open_of is not closed:
-            self._open_of = closed
-            self._open = self._all_open(closed, guaranteed)
-        keys, cells, numbers = self._open
-        while len(keys):
-            at = self._at = int(keys.argmin())
-            if keys[at] == NEVER:
-                break
-            cell = int(cells[at])
-            if self._may(cell, closed, guaranteed):
-                return cell
-            keys[at] = NEVER  # within a round ever less is open, and limits leave ever less
-            keys[closed[numbers]] = NEVER
-        return -1
+            self._mask(closed, guaranteed)
+        cell = int(self._open.argmin())
+        if not self._may(cell, closed, guaranteed):  # since they were masked
+            self._mask(closed, guaranteed)
+            cell = int(self._open.argmin())
+        self.best = cell if self._open[cell] != NEVER else -1
+        self.dirty = False
+        return self.best
 
-    def _all_open(self, closed: Flags, guaranteed: bool) -> _Open:
-        """All that may start."""
-        out = self.stopped | closed[self.numbers] | (self.keys == NEVER)
-        if (
-            self.bounds and self.count > _FEW
-        ):  # of a few, each is looked at when it comes first, which is quicker
+    def _first_of_few(self, few: list[tuple[int, int, int]], closed: Flags, guaranteed: bool) -> int:
+        best, least = -1, NEVER
+        for cell, key in enumerate(self.keys.tolist()):
+            if key < least and not self.stopped[cell]:
+                ask, pool, number = few[cell]
+                if not closed[number] and self._lets(ask, pool, guaranteed):
+                    best, least = cell, key
+        return best
+
+    def _mask(self, closed: Flags, guaranteed: bool) -> None:
+        """Make the keys of the cells that may start, NEVER for the others. They are kept for the round: ever less is
+        open, and limits leave ever less, so that whoever comes first is looked at again, and nobody else."""
+        out = self.stopped | closed[self.numbers]
+        if self.bounds:
             self._mask_bounds(out)
         if guaranteed:
             out |= ~self._within_guarantee()
-        cells = np.flatnonzero(~out)
-        return _Open(self.keys[cells], cells, self.numbers[cells])
+        self._open = np.where(out, NEVER, self.keys)
+        self._open_of = closed
 
     def _may(self, cell: int, closed: Flags, guaranteed: bool) -> bool:
         """Whether the cell may start still: others of its queue may have taken what was left of a limit."""
-        ask, pool, number = self._shapes[cell]
-        if closed[number]:
+        if closed[self.numbers[cell]]:
             return False
+        if not self.bounds and not guaranteed:
+            return True
+        return self._lets(int(self.asks[cell]), int(self.pools[cell]), guaranteed)
+
+    def _lets(self, ask: int, pool: int, guaranteed: bool) -> bool:
+        """Whether a gang that asks for so much and can only go to that pool may start, as `_mask` says it of all."""
         for bound in self.bounds:
             if not bound.lets(ask, pool):
                 return False
@@ -241,25 +252,30 @@ class Line:
         return inside
 
     def start(self, cell: int) -> None:
-        """The first job of the cell that is first has started in this pass: its next one is first there."""
+        """Its first job has started in this pass: the next one is first."""
         taken = self.taken[cell] = self.taken.get(cell, 0) + 1
         waiting = self.classes[cell].waiting
-        key = order_key(waiting[taken]) if taken < len(waiting) else NEVER
-        self.keys[cell] = self._open.keys[self._at] = key
+        self.keys[cell] = order_key(waiting[taken]) if taken < len(waiting) else NEVER
+        if self._open_of is not None:
+            self._open[cell] = self.keys[cell]
+        self.dirty = True
 
     def job(self, cell: int) -> int:
         """The id of the first job of a cell."""
         return self.classes[cell].waiting[self.taken.get(cell, 0)].job
 
     def stop(self, cell: int) -> None:
-        """Leave the cell that is first alone for the rest of this pass."""
+        """Leave a cell alone for the rest of this pass."""
         self.stopped[cell] = True
-        self._open.keys[self._at] = NEVER
+        if self._open_of is not None:
+            self._open[cell] = NEVER
+        self.dirty = True
 
     def begin(self) -> None:
         """Nothing is known of who is first: called before a round, when all that was remembered may have changed."""
         self.build()
         self._open_of = None
+        self.dirty = True
 
     def reset(self) -> None:
         """After a pass: as State has it."""
@@ -268,6 +284,7 @@ class Line:
             self.keys[cell] = order_key(waiting[0]) if waiting else NEVER
         self.taken.clear()
         self.stopped[: self.count] = False
+        self.dirty = True
 
     def share(self) -> int:
         """What its person holds in the queue, and has used there of late, in milli-GPU-seconds."""

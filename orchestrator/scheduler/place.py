@@ -46,15 +46,15 @@ def find(
     that fitted nowhere as the last pass ended fits where more is free since, or not at all."""
     number, one = shape.number, shape.need.units == 1
     asleep = bool(memory.asleep[number]) and len(pools) == len(shape.pools)
+    doubtful = not one if asleep else memory.closed[number]  # counting takes a tenth of the time of costing
+    if doubtful and not _may_fit(state.capacity, memory, shape, pools, asleep):
+        return None
     if one:
         row = _row_for_one(state, memory, shape, pools, money, memory.grown(shape) if asleep else None)
         return None if row is None else [(row, 1)]
-    if asleep and not shape.units_on(state.capacity, memory.grown(shape)).any():
-        return None
-    look = _counted if asleep or memory.closed[number] else candidates
     best: tuple[int, Chosen] | None = None
     for pool in pools:
-        found = look(state, memory, shape, pool)
+        found = candidates(state, memory, shape, pool)
         if not len(found.rows):
             continue
         within = Within(state.power.room, state.capacity) if state.power is not None else None
@@ -66,6 +66,15 @@ def find(
             order = _gang_order(memory, shape, pool, chosen)
             best = cost, list(zip(chosen.rows[order].tolist(), chosen.units[order].tolist(), strict=True))
     return best[1] if best is not None else None
+
+
+def _may_fit(capacity: Capacity, memory: Memory, shape: Shape, pools: tuple[str, ...], asleep: bool) -> bool:
+    """Whether some pool has as many units free as the gang wants, wherever they are; if it was asleep, one of them
+    where more is free than was."""
+    if asleep and not shape.units_on(capacity, memory.grown(shape)).any():
+        return False
+    homes = (shape.homes(capacity, pool, memory.rows_of(pool))[0] for pool in pools)
+    return any(int(shape.units_on(capacity, rows).sum()) >= shape.need.units for rows in homes)
 
 
 def as_candidates(chosen: Chosen) -> Candidates:
@@ -202,17 +211,6 @@ def candidates(state: State, memory: Memory, shape: Shape, pool: str) -> Candida
     rows, costs = rows[ok], costs[ok]
     units = np.ones(len(rows), np.int64) if shape.need.spread else shape.units_on(state.capacity, rows)
     return Candidates(rows, units, costs)
-
-
-def _counted(state: State, memory: Memory, shape: Shape, pool: str) -> Candidates:
-    """The same of a gang that has hardly a chance, none if the pool has too few units: they are counted before it is
-    asked what they cost, which takes ten times as long."""
-    capacity = state.capacity
-    rows = shape.homes(capacity, pool, memory.rows_of(pool))[0]
-    units = shape.units_on(capacity, rows)
-    able = np.flatnonzero(units) if units.sum() >= shape.need.units else np.zeros(0, np.int64)
-    found = Candidates(rows[able], units[able], shape.costs_on(capacity, rows[able]))
-    return found.of(found.costs < NO_ROOM)
 
 
 def span_of(memory: Memory, shape: Shape, pool: str) -> Levels:

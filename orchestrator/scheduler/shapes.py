@@ -339,9 +339,8 @@ class Shape:
         """How many units fit on each of these rows now: one at most where they are spread. Not `kept`: as if nothing
         were kept for GPUs."""
         need = self.need
-        if kept and (need.spread or need.units == 1):
-            return self.fits(capacity, rows).astype(np.int64)
-        units = np.full(len(rows), 1 if need.spread else need.units, np.int64)
+        most = 1 if need.spread else need.units
+        units = np.full(len(rows), most, np.int64)
         if self.mig is not None:
             units = np.minimum(units, self.mig.units_on(capacity, rows))
         elif need.gpus:

@@ -6,8 +6,6 @@ nodes kept. Called by: cycle.
 
 from __future__ import annotations
 
-import numpy as np
-
 from orchestrator.ledger.capacity import FAR
 from orchestrator.ledger.spending import USD
 from orchestrator.ledger.state import State, amounts, milli_of
@@ -103,15 +101,6 @@ def _within_budgets(
     return place.find(run.state, run.memory, shape, pools, money)
 
 
-def close_filled(run: Pass) -> None:
-    """Close what fits nowhere any more after the last few starts, without a try."""
-    rows = np.unique(np.array(run.filled, np.int64))
-    run.filled.clear()
-    for shape in run.memory.filled(run.state.capacity, rows):
-        if not run.memory.closed[shape.number]:
-            _close(run, shape)
-
-
 def _close(run: Pass, shape: Shape) -> None:
     """It fits nowhere, and within a pass space only shrinks: neither it nor what is no easier is tried again."""
     harder = run.memory.no_easier(shape)
@@ -139,7 +128,6 @@ def _start(run: Pass, line: Line, cell: int, shape: Shape, chosen: place.Chosen)
     wanted += hours.asked(run, line, cell, milli_of(parts)) if line.hours else ()
     run.statement.take(line.scope, parts, wanted, address, port, until_us)
     line.start(cell)
-    run.filled += [row for row, _ in chosen]
     run.decisions.append(Start(AttemptId(job.id, job.attempts + 1), parts, address, port, limit_s))
     return True
 
