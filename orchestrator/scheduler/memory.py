@@ -273,7 +273,7 @@ class Memory:
         """Find where more is free than the last pass left. Called when nothing of the pass is taken yet."""
         self._grown_of = {}
         if self.after is None:
-            return
+            return  # nothing is closed, and nothing asleep
         self._grown = self.after.grown(state.capacity)
         if state.power is not None and self.watts is not None:
             powered = state.power.room.grown(self.watts)

@@ -273,25 +273,29 @@ class Shape:
     def costs_on(self, capacity: Capacity, rows: Rows) -> Costs:
         """The same on a few open rows that suit it, whatever is remembered of them."""
         found = self.scale.costs(self.scale.tables, capacity, self.ask, rows)
-        more = self._besides_on(capacity, rows)
-        return (found if more is None else np.minimum(found + more, NO_ROOM)).astype(np.int32)
+        if self._varies:
+            found = np.minimum(found + self._besides_on(capacity, rows), NO_ROOM)
+        elif self.less_liked is not None:
+            found = np.minimum(found + self.less_liked[rows], NO_ROOM)
+        return found.astype(np.int32)
+
+    @property
+    def _varies(self) -> bool:
+        """Whether what a unit costs besides its waste hangs on what is free."""
+        return self.mig is not None or self.need.exclusive or self.plain
 
     def _besides(self, capacity: Capacity) -> Rows | None:
         """What a unit costs besides its waste, right on the rows that have changed; None if nothing."""
-        if self.mig is None and not self.need.exclusive and not self.plain:
+        if not self._varies:
             return self.less_liked
         rows = np.flatnonzero((capacity.touched[: capacity.rows] > self.seen) & self.eligible)
-        found, more = np.zeros(capacity.rows, np.int64), self._besides_on(capacity, rows)
-        if more is not None:
-            found[rows] = more
+        found = np.zeros(capacity.rows, np.int64)
+        found[rows] = self._besides_on(capacity, rows)
         return found
 
-    def _besides_on(self, capacity: Capacity, rows: Rows) -> Rows | None:
-        """The same on these rows."""
-        liked = self.less_liked[rows] if self.less_liked is not None else None
-        if self.mig is None and not self.need.exclusive and not self.plain:
-            return liked
-        found = np.zeros(len(rows), np.int64) if liked is None else liked
+    def _besides_on(self, capacity: Capacity, rows: Rows) -> Rows:
+        """The same on these rows, for a shape for which it varies."""
+        found = np.zeros(len(rows), np.int64) if self.less_liked is None else self.less_liked[rows]
         if self.mig is not None:
             found += self.mig.costs(capacity, rows, self.scale.mig)
         if self.need.exclusive:  # the others of the node's devices are idle as well

@@ -122,8 +122,7 @@ def test_what_such_work_gives_back_is_seen_though_others_take_as_many_cores_in_t
     assert started(stage, [first, large, mine]) == 2
     stage.end(first)
     stage.submit(job(gpus=1, cores=16, priority=10))
-    stage.submit(
-        job(gpus=8, cores=1, priority=5)
-    )  # nodes are kept for it, and nobody behind it is tried for nothing
+    # Nodes are kept for this one, and nobody behind it is tried for nothing.
+    stage.submit(job(gpus=8, cores=1, priority=5))
     assert started(stage, [mine]) == 1
     check_state(stage.state)
